@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from seqgate.gateway.admin.status import ClusterStatus, Status, TroubledPartition
 from seqgate.gateway.admin.tables import counted, duration, shown
 from seqgate.gateway.console.answer import address, topic_path
+from seqgate.gateway.console.metrics.history import HOUR_MS, MINUTE_MS, Series
 from seqgate.gateway.console.rights import is_refused
 
 MOST_NAMED: Final = 5
@@ -44,29 +45,11 @@ class Health(NamedTuple):
 # Trends.
 
 ENOUGH: Final = 9
-"""Samples without which there is no judgement."""
+"""Series without which there is no judgement."""
 LONG_ENOUGH_MS: Final = 5 * 60_000
 """Time that the samples must span."""
 _PARTS: Final = 3
 SECOND_MS: Final = 1_000
-MINUTE_MS: Final = 60_000
-HOUR_MS: Final = 60 * MINUTE_MS
-
-
-class Samples(NamedTuple):
-    """Times in milliseconds, oldest first, and the value at each; None where nothing was sampled."""
-
-    times: Sequence[int] = ()
-    values: Sequence[float | None] = ()
-
-    def known(self, last_ms: int | None = None) -> list[tuple[int, float]]:
-        """Return the points with a value, of the newest `last_ms` or of all the time."""
-        begin = self.times[-1] - last_ms if self.times and last_ms is not None else 0
-        return [
-            (time_ms, value)
-            for time_ms, value in zip(self.times, self.values, strict=True)
-            if value is not None and time_ms >= begin
-        ]
 
 
 class Trend(NamedTuple):
@@ -84,7 +67,7 @@ class Trend(NamedTuple):
         return self.medians[0] > self.medians[1] > self.medians[2]
 
 
-def trend_of(samples: Samples) -> Trend | None:
+def trend_of(samples: Series) -> Trend | None:
     """Return the trend of a series; None without enough samples."""
     points = samples.known()
     if len(points) < ENOUGH or points[-1][0] - points[0][0] < LONG_ENOUGH_MS:
@@ -127,8 +110,8 @@ class GroupSamples(NamedTuple):
     group: str
     lag: int | None
     members: int | None
-    lags: Samples
-    topics: Mapping[str, tuple[Samples, Samples]] = {}
+    lags: Series
+    topics: Mapping[str, tuple[Series, Series]] = {}
 
 
 def judge_group(found: GroupSamples) -> Problem | None:
@@ -167,7 +150,7 @@ def judge_group(found: GroupSamples) -> Problem | None:
     return Problem(f"Group {name} falls behind", advice, link, is_bad=False)
 
 
-def stands_still(lags: Samples, rates: Samples) -> bool:
+def stands_still(lags: Series, rates: Series) -> bool:
     """Return whether records arrive and the lag grows by as many: nothing is read. A lag that falls once
     shows that the group reads.
     """
@@ -181,7 +164,7 @@ def stands_still(lags: Samples, rates: Samples) -> bool:
     return arrived >= 1 and values[-1] - values[0] >= max(1.0, arrived * ALL_OF_IT)
 
 
-def arrivals(rates: Samples, begin_ms: int, end_ms: int) -> float:
+def arrivals(rates: Series, begin_ms: int, end_ms: int) -> float:
     """Return how many records arrived between two times. A rate is that of the time before its sample."""
     points = rates.known()
     return sum(
@@ -198,7 +181,7 @@ P99_LIMIT_MS: Final = 1_000
 P99_MINUTES: Final = 5
 
 
-def judge_produce_time(samples: Samples, limit_ms: int = P99_LIMIT_MS) -> Problem | None:
+def judge_produce_time(samples: Series, limit_ms: int = P99_LIMIT_MS) -> Problem | None:
     """Return that produce requests take longer than the limit, and have for the last minutes."""
     points = samples.known(P99_MINUTES * MINUTE_MS)
     if len(points) < ENOUGH:
@@ -239,7 +222,7 @@ class OpenTransaction(NamedTuple):
 
 
 def judge_transactions(
-    found: Sequence[OpenTransaction], oldest: Samples, hanging: int | None = None
+    found: Sequence[OpenTransaction], oldest: Series, hanging: int | None = None
 ) -> Iterator[Problem]:
     """Yield the transactions that are older than their kind: than half their timeout, or many times what the
     oldest of the cluster usually was (`oldest`, over the time before). `hanging`: those that nobody will end.
@@ -265,7 +248,7 @@ def judge_transactions(
         yield Problem(f"{rest} open for too long", "The list has them.", "/transactions?state=Ongoing", False)
 
 
-def _too_old(row: OpenTransaction, oldest: Samples) -> str | None:
+def _too_old(row: OpenTransaction, oldest: Series) -> str | None:
     if row.age_ms < SHORT_MS:
         return None
     if row.age_ms > row.timeout_ms:
@@ -290,7 +273,7 @@ LEAST_FALL: Final = 0.001
 """The part of the free bytes that must have gone; less is noise."""
 
 
-def full_in_ms(free: Samples) -> int | None:
+def full_in_ms(free: Series) -> int | None:
     """Return when a disk is full if its free bytes fall as they have; None if they don't, or for too few
     samples.
     """
@@ -302,7 +285,7 @@ def full_in_ms(free: Samples) -> int | None:
     return round(trend.medians[-1] / -trend.per_minute * MINUTE_MS)
 
 
-def judge_disk(broker: str, free: Samples) -> Problem | None:
+def judge_disk(broker: str, free: Series) -> Problem | None:
     full_ms = full_in_ms(free)
     if full_ms is None or full_ms > LATER_MS:
         return None
@@ -327,9 +310,9 @@ class Facts:
     groups: Sequence[GroupSamples] | None = None
     transactions: Sequence[OpenTransaction] | None = None
     hanging: int | None = None
-    oldest_transaction: Samples = field(default_factory=Samples)
-    produce_p99: Samples | None = None
-    disks: Mapping[str, Samples] = field(default_factory=dict)
+    oldest_transaction: Series = field(default_factory=Series)
+    produce_p99: Series | None = None
+    disks: Mapping[str, Series] = field(default_factory=dict)
     p99_limit_ms: int = P99_LIMIT_MS
 
 

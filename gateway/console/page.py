@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -103,19 +103,15 @@ class Visit:
     def is_confirmed(self) -> bool:
         return self.text(CONFIRMED) == "yes"
 
-    @contextmanager
-    def cluster(self) -> Iterator[Cluster]:
-        """Yield the cluster, connected as the person. Raises ControlError, also for kafka-python's errors."""
-        with self.console.connections.lend(self.security) as cluster:
-            yield cluster
+    def cluster(self) -> AbstractContextManager[Cluster]:
+        """Return the cluster, connected as the person. Raises ControlError, for kafka-python's errors too."""
+        return self.console.connections.lend(self.security)
 
-    @contextmanager
-    def partial(self) -> Iterator[PartialCluster]:
-        """Yield the cluster for pages that show what some brokers tell while others are silent; for changes,
+    def partial(self) -> AbstractContextManager[PartialCluster]:
+        """Return the cluster for pages that show what some brokers tell while others are silent; for changes,
         and for what needs all brokers, use `cluster`. Raises ControlError, as `cluster`.
         """
-        with self.console.connections.lend_partial(self.security) as cluster:
-            yield cluster
+        return self.console.connections.lend_partial(self.security)
 
     def ask(self, request: Request[A]) -> A:
         """Return the answer of the cluster to the request of a command. Raises ControlError, as `cluster`."""
@@ -143,18 +139,14 @@ class Visit:
         gateway, _ = self.told(StatusRequest())
         return server if gateway is None else server._replace(version=f"Seqgate {gateway.version}")
 
-    def ask_gateway(self, request: Request[A]) -> A:
-        """Return the answer of the metrics listener to a request of the control socket that only reads.
-        Raises ControlError without --metrics, and for a person who lacks the right to describe the cluster.
-        """
-        return self.listener().view(request)
-
     def told(self, request: Request[A]) -> tuple[A, None] | tuple[None, str | None]:
-        """Return the answer of `ask_gateway`, or why it is missing; neither without --metrics."""
+        """Return the answer of the gateway behind --metrics to a request of the control socket that only
+        reads, or why it is missing; neither without --metrics.
+        """
         if not self.has_metrics:
             return None, None
         try:
-            return self.ask_gateway(request), None
+            return self.listener().view(request), None
         except ControlError as error:
             return None, str(error)
 
@@ -212,10 +204,6 @@ class Visit:
         except ControlError as error:
             return None, str(error)
 
-    def readiness(self) -> tuple[bool, str]:
-        """Return whether the gateway is ready, and its words. Raises ControlError as `ask_gateway` does."""
-        return self.listener().readiness()
-
     @property
     def history(self) -> History:
         """The samples of the console. Show only series of topics and groups that the person may see."""
@@ -264,7 +252,9 @@ class Visit:
         return self.has_metrics or sampler.gateways.tells or Key(BYTES_IN) in sampler.history
 
     def listener(self) -> MetricsClient:
-        """Return the metrics listener for this person. Raises ControlError as `ask_gateway` does."""
+        """Return the metrics listener for this person. Raises ControlError without --metrics, and for a
+        person who lacks the right to describe the cluster.
+        """
         if self.console.listener is None:
             raise ControlError(
                 "only the gateway's metrics listener knows this; set seqgate.metrics.listener of the "

@@ -89,10 +89,19 @@ class Key(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Times in milliseconds, oldest first, and the value at each."""
+    """Times in milliseconds, oldest first, and the value at each; None where nothing was sampled."""
 
-    times: list[int]
-    values: list[float | None]
+    times: Sequence[int] = ()
+    values: Sequence[float | None] = ()
+
+    def known(self, last_ms: int | None = None) -> list[tuple[int, float]]:
+        """Return the points with a value, of the newest `last_ms` or of all the time."""
+        begin = self.times[-1] - last_ms if self.times and last_ms is not None else 0
+        return [
+            (time_ms, value)
+            for time_ms, value in zip(self.times, self.values, strict=True)
+            if value is not None and time_ms >= begin
+        ]
 
 
 class _Cluster(msgspec.Struct, tag="i", array_like=True):

@@ -7,10 +7,11 @@ import time
 import urllib.parse
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from seqgate.gateway.admin.metrics import GatewayMetrics, MetricsPage, MetricsRequest, with_prefix
 from seqgate.gateway.admin.request import ControlError, Request
@@ -141,30 +142,23 @@ def _refusal(body: bytes, status: int) -> str:
 # Reads the few metrics that the charts need from Prometheus' text. Pure.
 
 
-class ScrapedSample(NamedTuple):
-    name: str
-    labels: Mapping[str, str]
-    value: float
-
-
-def samples(text: str, wanted: Iterable[str]) -> list[ScrapedSample]:
+def samples(text: str, wanted: Iterable[str]) -> list[Sample]:
     names = set(wanted)
     return [sample for sample in samples_of(text, tuple(names)) if sample.name in names]
 
 
-def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[ScrapedSample]:
+def samples_of(text: str, prefixes: tuple[str, ...]) -> Iterator[Sample]:
     """Yield the samples whose lines begin with one of the prefixes. Raises ControlError for other text."""
     # str.splitlines also splits at characters that may stand in a label, such as a group id of any client
     lines = [line for line in text.split("\n") if line.startswith(prefixes)]
     try:
         for family in text_string_to_metric_families("\n".join(lines) + "\n"):
-            for sample in family.samples:
-                yield ScrapedSample(sample.name, sample.labels, float(sample.value))
+            yield from family.samples
     except (ValueError, LookupError) as error:
         raise ControlError(f"the metrics are not understood: {error}") from None
 
 
-def buckets(found: Iterable[ScrapedSample], name: str, **labels: str) -> dict[float, float]:
+def buckets(found: Iterable[Sample], name: str, **labels: str) -> dict[float, float]:
     """Return a histogram's cumulative counts by upper bound, summed over labels that are not given."""
     sums: dict[float, float] = defaultdict(float)
     for sample in found:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from prometheus_client.samples import Sample
+
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.console.asking.connections import Leader
 from seqgate.gateway.console.metrics.history import (
@@ -22,7 +24,7 @@ from seqgate.gateway.console.metrics.history import (
     Key,
     key_of,
 )
-from seqgate.gateway.console.metrics.listener import ScrapedSample, buckets, quantile, samples_of
+from seqgate.gateway.console.metrics.listener import buckets, quantile, samples_of
 from seqgate.gateway.coordinator.places import TopicPartition
 
 DURATION: Final = "seqgate_request_duration_seconds"
@@ -105,7 +107,7 @@ class Reading:
     counts: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, time_s: float, found: list[ScrapedSample]) -> Reading:
+    def of(cls, time_s: float, found: list[Sample]) -> Reading:
         values: dict[str, dict[_Labels, float]] = defaultdict(dict)
         for sample in found:
             if "le" not in sample.labels:
@@ -238,14 +240,14 @@ class PushingClient:
 
     node_id: int
     labels: dict[str, str] = field(default_factory=dict)
-    series: list[ScrapedSample] = field(default_factory=list)
+    series: list[Sample] = field(default_factory=list)
 
     @property
     def instance_id(self) -> str:
         """The id that the gateway gave this instance of the client."""
         return self.labels.get(INSTANCE, "")
 
-    def own_labels(self, sample: ScrapedSample) -> dict[str, str]:
+    def own_labels(self, sample: Sample) -> dict[str, str]:
         """Return the labels of a series that other series of the client may have with other values."""
         return {name: value for name, value in sample.labels.items() if name not in OF_THE_CLIENT}
 
@@ -262,7 +264,7 @@ def clients_of(text: str, node_id: int = -1) -> dict[str, PushingClient]:
     return found
 
 
-def total_of(series: Iterable[ScrapedSample], name: str) -> float | None:
+def total_of(series: Iterable[Sample], name: str) -> float | None:
     """Return the sum of a metric over its labels; None where the client does not push it."""
     values = [sample.value for sample in series if sample.name == name]
     return sum(values) if values else None

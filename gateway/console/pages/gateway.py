@@ -8,12 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from prometheus_client.samples import Sample
+
 from seqgate.gateway.admin.logs import LogLine, LogLinesRequest, LogPage
 from seqgate.gateway.admin.metrics import MetricsPage, MetricsRequest
 from seqgate.gateway.admin.tables import shown
 from seqgate.gateway.admin.tasks import ListTasksRequest
 from seqgate.gateway.console.answer import Data, PageAnswer, View
-from seqgate.gateway.console.metrics.listener import ScrapedSample, samples
+from seqgate.gateway.console.metrics.listener import samples
 from seqgate.gateway.console.page import Feed, Gathered, Get, Page, PageGroup, Visit, numbers_of, numbers_text
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -135,7 +137,7 @@ class LimitRow:
         return self.setting.endswith(".bytes")
 
 
-def limits_of(found: Iterable[ScrapedSample], node_id: int) -> list[LimitRow]:
+def limits_of(found: Iterable[Sample], node_id: int) -> list[LimitRow]:
     """Return the limits in a gateway's metrics."""
     used: dict[str, float] = {}
     most: dict[str, float] = {}

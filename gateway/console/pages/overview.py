@@ -15,15 +15,7 @@ from seqgate.gateway.admin.transactions.list_and_describe import rows_of
 from seqgate.gateway.console.answer import PageAnswer, View
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.asking.groups import group_figures, group_lines
-from seqgate.gateway.console.health import (
-    Facts,
-    GroupSamples,
-    OpenTransaction,
-    Problem,
-    Samples,
-    full_in_ms,
-    judge,
-)
+from seqgate.gateway.console.health import Facts, GroupSamples, OpenTransaction, Problem, full_in_ms, judge
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.metrics.gateways import COUNTED, GATEWAYS
 from seqgate.gateway.console.metrics.history import (
@@ -84,14 +76,14 @@ def overview(visit: Visit) -> PageAnswer:
     transactions = _asked(visit, notes, _transactions)
     hanging = None if silent else _hanging(visit, notes, status)
     disks = {
-        str(broker.node_id): _samples(visit, DISK_FREE, {"broker": str(broker.node_id)}, DISK_MS)
+        str(broker.node_id): visit.history.series(DISK_FREE, {"broker": str(broker.node_id)}, DISK_MS)
         for broker in status.brokers
         if broker.log_dirs
     }
     for broker in status.brokers:
         if broker.error is not None:
             _note_right(visit, notes, broker.error)
-    produce_p99 = _samples(visit, rates.PRODUCE_P99, {}, QUARTER_MS)
+    produce_p99 = visit.history.series(rates.PRODUCE_P99, {}, QUARTER_MS)
     health = judge(
         Facts(
             status,
@@ -99,7 +91,7 @@ def overview(visit: Visit) -> PageAnswer:
             groups,
             transactions,
             hanging,
-            _samples(visit, rates.OLDEST_TRANSACTION, {}, DAY_MS),
+            visit.history.series(rates.OLDEST_TRANSACTION, {}, DAY_MS),
             None if gateway is None and not produce_p99.known() else produce_p99,
             disks,
             visit.console.options.p99_limit_ms,
@@ -180,16 +172,13 @@ def _gateway_status(visit: Visit) -> tuple[Status | None, list[Problem]]:
         return None, []
     problems: list[Problem] = []
     try:
-        is_ready, words = visit.readiness()
+        listener = visit.listener()
+        is_ready, words = listener.readiness()
         if not is_ready:
             problems.append(Problem("The gateway says that it is not ready", words))
-        return visit.ask_gateway(StatusRequest()), problems
+        return listener.view(StatusRequest()), problems
     except ControlError as error:
         return None, [*problems, Problem("What only the gateway knows is missing", str(error), is_bad=False)]
-
-
-def _samples(visit: Visit, metric: str, labels: dict[str, str], range_ms: int) -> Samples:
-    return Samples(*visit.history.series(metric, labels, range_ms))
 
 
 def _groups(visit: Visit, cluster: Cluster) -> list[GroupSamples]:
@@ -199,11 +188,11 @@ def _groups(visit: Visit, cluster: Cluster) -> list[GroupSamples]:
             group,
             found.lag,
             found.members,
-            _samples(visit, LAG, {"group": group}, QUARTER_MS),
+            visit.history.series(LAG, {"group": group}, QUARTER_MS),
             {
                 topic: (
-                    _samples(visit, TOPIC_LAG, {"group": group, "topic": topic}, QUARTER_MS),
-                    _samples(visit, TOPIC_RECORDS, {"topic": topic}, QUARTER_MS),
+                    visit.history.series(TOPIC_LAG, {"group": group, "topic": topic}, QUARTER_MS),
+                    visit.history.series(TOPIC_RECORDS, {"topic": topic}, QUARTER_MS),
                 )
                 for topic in found.topics
             },

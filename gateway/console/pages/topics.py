@@ -137,7 +137,7 @@ def _groups_of_topics(cluster: Cluster) -> Counter[str] | None:
 
 def spark(series: Series) -> str:
     """Return the points of a line through a series, for SVG; empty where there are fewer than two values."""
-    known = [(time_ms, value) for time_ms, value in zip(*series, strict=True) if value is not None]
+    known = series.known()
     if len(known) < 2 or known[-1][0] == known[0][0]:
         return ""
     (first, _), (last, _) = known[0], known[-1]

@@ -16,7 +16,7 @@ from seqgate.gateway.console.health import (
     GroupSamples,
     OpenTransaction,
     Problem,
-    Samples,
+    Series,
     arrivals,
     full_in_ms,
     judge,
@@ -33,16 +33,12 @@ EVERY_MS = 30_000
 BEGIN_MS = 1_000_000_000
 
 
-def over(count: int, value: Callable[[int], float | None], every_ms: int = EVERY_MS) -> Samples:
+def over(count: int, value: Callable[[int], float | None], every_ms: int = EVERY_MS) -> Series:
     """Return samples of a function of their number."""
-    return Samples(
-        [BEGIN_MS + number * every_ms for number in range(count)], [value(n) for n in range(count)]
-    )
+    return Series([BEGIN_MS + number * every_ms for number in range(count)], [value(n) for n in range(count)])
 
 
-def group(
-    lags: Samples, topics: dict[str, tuple[Samples, Samples]] | None = None, **given: int
-) -> GroupSamples:
+def group(lags: Series, topics: dict[str, tuple[Series, Series]] | None = None, **given: int) -> GroupSamples:
     known = lags.known()
     lag = int(known[-1][1]) if known else None
     return GroupSamples("readers", lag, given.get("members", 2), lags, topics or {})
@@ -62,7 +58,7 @@ def test_a_trend_is_the_change_between_the_parts_of_the_time() -> None:
 @pytest.mark.parametrize(
     "samples",
     [
-        Samples(),
+        Series(),
         over(ENOUGH - 1, float, MINUTE_MS),
         over(100, float, 1_000),
         over(30, lambda number: None if number % 5 else 1.0),
@@ -70,7 +66,7 @@ def test_a_trend_is_the_change_between_the_parts_of_the_time() -> None:
     ],
     ids=["none", "too few", "too short", "mostly gaps", "no middle"],
 )
-def test_there_is_no_trend_without_enough_samples(samples: Samples) -> None:
+def test_there_is_no_trend_without_enough_samples(samples: Series) -> None:
     assert trend_of(samples) is None
     assert judge_group(group(samples)) is None
     assert judge_disk("1", samples) is None
@@ -147,7 +143,7 @@ def test_arrivals_are_those_between_two_times() -> None:
     rates = over(10, lambda _: 2.0)
     assert arrivals(rates, BEGIN_MS, BEGIN_MS + 60_000) == 120
     assert arrivals(rates, BEGIN_MS + 15_000, BEGIN_MS + 45_000) == 60
-    assert arrivals(Samples(), 0, 1_000) == 0
+    assert arrivals(Series(), 0, 1_000) == 0
 
 
 # Produce time.
@@ -176,11 +172,11 @@ def test_the_limit_of_the_produce_time_may_be_another() -> None:
         over(30, lambda number: 60_000.0 if number == 29 else 5.0),
         over(ENOUGH - 1, lambda _: 5_000.0),
         over(60, lambda number: 5_000.0 if number < 40 else None),
-        Samples(),
+        Series(),
     ],
     ids=["below", "one spike", "too few", "over by now", "none"],
 )
-def test_a_produce_time_that_is_no_problem(samples: Samples) -> None:
+def test_a_produce_time_that_is_no_problem(samples: Series) -> None:
     assert judge_produce_time(samples) is None
 
 
@@ -209,27 +205,27 @@ def test_an_old_transaction(age_s: int, timeout_s: int, usual_s: int, why: str) 
         (9, 1, over(60, lambda _: 10.0)),
         (360, 900, over(60, lambda _: 200_000.0)),
         (360, 900, over(ENOUGH + 3, lambda _: 10.0)),
-        (360, 900, Samples()),
+        (360, 900, Series()),
         (50, 900, over(60, lambda _: 10.0)),
     ],
     ids=["short", "usual", "too few before it", "no samples", "not yet"],
 )
-def test_a_transaction_of_a_usual_age(age_s: int, timeout_s: int, oldest: Samples) -> None:
+def test_a_transaction_of_a_usual_age(age_s: int, timeout_s: int, oldest: Series) -> None:
     assert not list(judge_transactions([OpenTransaction("pay", age_s * 1_000, timeout_s * 1_000)], oldest))
 
 
 def test_further_old_transactions_are_counted() -> None:
     rows = [OpenTransaction(f"pay-{number}", 90_000, 60_000) for number in range(9)]
-    found = list(judge_transactions(rows, Samples()))
+    found = list(judge_transactions(rows, Series()))
     assert len(found) == 6
     assert found[-1].title.startswith("4 further transactions")
 
 
 def test_hanging_transactions_are_told() -> None:
-    (found,) = judge_transactions([], Samples(), hanging=1)
+    (found,) = judge_transactions([], Series(), hanging=1)
     assert found.title == "1 transaction hangs"
     assert found.command == "seqgate transactions find-hanging"
-    assert not list(judge_transactions([], Samples(), hanging=0))
+    assert not list(judge_transactions([], Series(), hanging=0))
 
 
 # Disks.
@@ -313,6 +309,6 @@ def test_what_is_bad_comes_first_and_what_is_not_watched_is_named() -> None:
 
 
 def test_a_lag_without_samples_is_not_judged() -> None:
-    assert "lag over time" in judge(Facts(groups=[GroupSamples("g", 35_000, 1, Samples())])).unjudged
-    assert "lag over time" not in judge(Facts(groups=[GroupSamples("g", 0, 1, Samples())])).unjudged
+    assert "lag over time" in judge(Facts(groups=[GroupSamples("g", 35_000, 1, Series())])).unjudged
+    assert "lag over time" not in judge(Facts(groups=[GroupSamples("g", 0, 1, Series())])).unjudged
     assert judge(Facts()).unjudged[0] == "lag over time"

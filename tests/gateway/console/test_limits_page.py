@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from prometheus_client.samples import Sample
 
-from seqgate.gateway.console.metrics.listener import ScrapedSample
 from seqgate.gateway.console.pages.gateway import MOST, USED, LimitRow, limits_of, nearest
 from seqgate.gateway.metrics.subjects import requests as shown
 
 
-def sample(name: str, setting: str, value: float) -> ScrapedSample:
-    return ScrapedSample(name, {"setting": setting}, value)
+def sample(name: str, setting: str, value: float) -> Sample:
+    return Sample(name, {"setting": setting}, value)
 
 
 def test_the_nearest_limit_comes_first_and_those_without_a_limit_last() -> None:
