@@ -117,45 +117,37 @@ def _parquet(pages: Iterable[Sequence[ReadRecord]]) -> Iterator[bytes]:
 
 def _row_groups(pyarrow: Any, pages: Iterable[Sequence[ReadRecord]]) -> Iterator[bytes]:
     header = pyarrow.struct([("name", pyarrow.string()), ("value", pyarrow.binary())])
-    columns: list[tuple[str, Any]] = [
-        ("partition", pyarrow.int32()),
-        ("offset", pyarrow.int64()),
-        ("timestamp", pyarrow.timestamp("ms", "UTC")),
-        ("key", pyarrow.binary()),
-        ("value", pyarrow.binary()),
-        ("headers", pyarrow.list_(header)),
-        ("producer_id", pyarrow.int64()),
-        ("producer_epoch", pyarrow.int16()),
-        ("sequence", pyarrow.int32()),
-        ("transactional", pyarrow.bool_()),
-        ("marker", pyarrow.string()),
-    ]
-    schema = pyarrow.schema(columns)
+    schema = pyarrow.schema(
+        [
+            ("partition", pyarrow.int32()),
+            ("offset", pyarrow.int64()),
+            ("timestamp", pyarrow.timestamp("ms", "UTC")),
+            ("key", pyarrow.binary()),
+            ("value", pyarrow.binary()),
+            ("headers", pyarrow.list_(header)),
+            ("producer_id", pyarrow.int64()),
+            ("producer_epoch", pyarrow.int16()),
+            ("sequence", pyarrow.int32()),
+            ("transactional", pyarrow.bool_()),
+            ("marker", pyarrow.string()),
+        ]
+    )
     sink = _Sink()
     with pyarrow.parquet.ParquetWriter(sink, schema) as writer:
         for page in pages:
-            rows = [_parquet_row(record) for record in page]
-            values = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
-            arrays = [pyarrow.array(column, kind) for column, (_, kind) in zip(values, columns, strict=True)]
-            writer.write_table(pyarrow.Table.from_arrays(arrays, schema=schema))
+            writer.write_table(pyarrow.Table.from_pylist(list(map(_parquet_row, page)), schema))
             yield sink.taken()
     yield sink.taken()
 
 
-def _parquet_row(record: ReadRecord) -> tuple[Any, ...]:
-    return (
-        record.partition,
-        record.offset,
-        record.time_ms,
-        record.key,
-        record.value,
-        [{"name": name, "value": value} for name, value in record.headers],
-        record.producer_id,
-        record.producer_epoch,
-        record.sequence,
-        record.is_transactional,
-        record.marker,
-    )
+def _parquet_row(record: ReadRecord) -> dict[str, Any]:
+    """Return the fields of a record, of which the schema takes its own."""
+    return {
+        **record._asdict(),
+        "timestamp": record.time_ms,
+        "headers": [{"name": name, "value": value} for name, value in record.headers],
+        "transactional": record.is_transactional,
+    }
 
 
 class _Sink(io.RawIOBase):
