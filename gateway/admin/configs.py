@@ -290,19 +290,22 @@ def describing(kind: str, names: Sequence[str], keys: Sequence[str] | None = Non
     )
 
 
-def described(cluster: Cluster, kind: str, names: Sequence[str]) -> dict[str, list[ConfigRow]]:
-    """Return the configurations of topics or groups, or of one broker, by name, each sorted by name. Leave
-    out those that the cluster does not describe to this user.
+def described(
+    cluster: Cluster, kind: str, names: Sequence[str], keys: Sequence[str] | None = None
+) -> dict[str, list[ConfigRow]]:
+    """Return the configurations of topics or groups, or of one broker, by name, each sorted by name: all, or
+    those of `keys`. Leave out those that the cluster does not describe to this user.
     """
     place = cluster.brokers.get(int(names[0])) if kind == "broker" else cluster.any_broker
-    answer = cluster.ask(place, describing(kind, names))
+    answer = cluster.ask(place, describing(kind, names, keys))
     if answer is not None:
         return {
             str(each.resource_name): _rows(each.configs) for each in answer.results if not each.error_code
         }
     from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
 
-    resources = [ConfigResource(ConfigResourceType(_TYPES[kind]), name) for name in names]
+    wanted = None if keys is None else dict.fromkeys(keys)
+    resources = [ConfigResource(ConfigResourceType(_TYPES[kind]), name, wanted) for name in names]
     found: dict[str, Any] = cluster.admin.describe_configs(resources, config_filter="all").get(_key(kind), {})
     return {
         name: [

@@ -6,6 +6,7 @@ ControlError when the first broker does not answer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,30 +43,20 @@ TIMEOUT_S: Final = 10.0
 Address = tuple[str, int]
 
 
-def member_counts(cluster: Cluster, groups: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return how many members each group has; `groups` are group ids by kind."""
+def group_members(cluster: Cluster, lines: Sequence[GroupLine]) -> dict[str, list[str]]:
+    """Return the client ids of the members of each group."""
+    kinds = {CLASSIC: _of(lines, CLASSIC, SIMPLE)}
+    kinds |= {kind: _of(lines, kind) for kind in (CONSUMER, SHARE, STREAMS)}
     return {
-        str(found.group_id): len(found.members)
-        for kind, names in groups.items()
+        str(found.group_id): [str(member.client_id) for member in found.members]
+        for kind, names in kinds.items()
         for found in _answers(cluster, names, partial(describing, kind))
     }
 
 
-def group_members(cluster: Cluster, lines: Sequence[GroupLine]) -> list[tuple[str, str]]:
-    """Return the client ids of the members of groups, each with its group."""
-    kinds = {CLASSIC: _of(lines, CLASSIC), **{kind: _of(lines, kind) for kind in (CONSUMER, SHARE, STREAMS)}}
-    return [
-        (str(found.group_id), str(member.client_id))
-        for kind, names in kinds.items()
-        for found in _answers(cluster, names, partial(describing, kind))
-        for member in found.members
-    ]
-
-
-def progress_of(
-    cluster: Cluster, groups: Sequence[str], share_groups: Sequence[str]
-) -> dict[str, GroupProgress]:
-    """Return the progress of groups that commit offsets, and of share groups."""
+def progress_of(cluster: Cluster, lines: Sequence[GroupLine]) -> dict[str, GroupProgress]:
+    """Return the progress of each group."""
+    groups = [line.group for line in lines if line.kind != SHARE]
     read = {
         str(found.group_id): GroupProgress(
             {
@@ -77,7 +68,7 @@ def progress_of(
         )
         for found in _answers(cluster, groups, offsets)
     }
-    shared = _answers(cluster, share_groups, share_offsets)
+    shared = _answers(cluster, _of(lines, SHARE), share_offsets)
     return read | {str(found.group_id): share_progress(found) for found in shared}
 
 
@@ -126,17 +117,22 @@ def ends_of(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPar
     return cluster.ends(wanted & cluster.leaders().keys()) if wanted else {}
 
 
+def lags_by_topic(read: GroupProgress, ends: Mapping[TopicPartition, int]) -> Counter[str]:
+    """Return the lag of a group in each of its topics."""
+    lags: Counter[str] = Counter()
+    for (topic, _), lag in known_lags(read, ends).items():
+        lags[topic] += lag
+    return lags
+
+
 def lag_by_topic(cluster: Cluster, group: str, *, is_share: bool) -> dict[str, float | None]:
     """Return the lag of a group, and of each of its topics, by the names of their series."""
     if is_share:
-        read = progress_of(cluster, [], [group]).get(group, GroupProgress())
+        read = progress_of(cluster, [GroupLine(group, SHARE, "", "")]).get(group, GroupProgress())
     else:
         read = GroupProgress(committed_offsets(cluster, [group]).get(group, {}))
-    lags = known_lags(read, ends_of(cluster, read.committed))
-    found: dict[str, float | None] = {TOTAL: float(sum(lags.values()))}
-    for (topic, _), lag in lags.items():
-        found[series_of(topic)] = (found.get(series_of(topic)) or 0.0) + lag
-    return found
+    lags = lags_by_topic(read, ends_of(cluster, read.committed))
+    return {TOTAL: lags.total(), **{series_of(topic): lag for topic, lag in lags.items()}}
 
 
 # The groups of a cluster for lists, with the figures of some of them. Raises ControlError or an error of
@@ -196,9 +192,8 @@ def group_figures(cluster: Cluster, lines: Sequence[GroupLine]) -> Mapping[str, 
 
 
 def _asked_figures(cluster: Cluster, lines: Sequence[GroupLine]) -> Mapping[str, GroupFigures]:
-    by_kind = {kind: _of(lines, kind) for kind in (CONSUMER, SHARE, STREAMS)}
-    members = member_counts(cluster, {CLASSIC: _of(lines, CLASSIC, SIMPLE), **by_kind})
-    read = progress_of(cluster, [line.group for line in lines if line.kind != SHARE], _of(lines, SHARE))
+    members = {group: len(clients) for group, clients in group_members(cluster, lines).items()}
+    read = progress_of(cluster, lines)
     ends = ends_of(cluster, {place for each in read.values() for place in each.committed})
     return {group: _figures_of(members.get(group), each, ends) for group, each in read.items()}
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka.admin import ConfigResource, ConfigResourceType
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from seqgate.gateway.admin.configs import describing
+from seqgate.gateway.admin.configs import described
 from seqgate.gateway.admin.remote.broker import ask_broker, metadata
 from seqgate.gateway.admin.remote.cluster import Cluster, no_topic, refusal
 from seqgate.gateway.admin.request import ControlError
@@ -144,10 +144,13 @@ def known_offsets(
 def _sizes(cluster: Cluster, topic: TopicPlaces, partitions: Container[int]) -> dict[int, int]:
     """Return the bytes of partitions at their leaders; nothing for leaders that don't answer or refuse."""
     found: dict[int, int] = {}
-    for address, led in topic.by_leader(partitions).items():
+    for leader, led in topic.by_leader(partitions).items():
         asked = DescribableLogDirTopic(topic=TopicName(topic.name), partitions=tuple(map(i32, led)))
-        sizes = sizes_at(cluster, *address, (asked,))
-        found |= {partition: size for (name, partition), size in sizes.items() if name == topic.name}
+        with suppress(ControlError):
+            request = DescribeLogDirsRequest(topics=(asked,))
+            answer = ask_broker(cluster.reached.other(*leader), request, timeout_s=TIMEOUT_S)
+            sizes = _sizes_in(answer).items()
+            found |= {partition: size for (name, partition), size in sizes if name == topic.name}
     return found
 
 
@@ -191,23 +194,30 @@ def topic_lines(cluster: Cluster) -> list[TopicLine]:
 
 def _asked(cluster: Cluster) -> list[TopicLine]:
     found = metadata(cluster.reached, TIMEOUT_S)
-    sizes: dict[TopicPartition, dict[int, int]] = {}
+    return lines_of(found, log_dirs(cluster, found, TIMEOUT_S))
+
+
+def log_dirs(cluster: Cluster, found: Any, timeout_s: float) -> dict[int, Any]:
+    """Return what the brokers of an answer to Metadata tell of their log directories, by node id; nothing of
+    those that don't answer or refuse.
+    """
+    told: dict[int, Any] = {}
     for broker in found.brokers[:MOST_BROKERS]:
-        for place, size in sizes_at(cluster, broker.host, int(broker.port)).items():
-            sizes.setdefault(place, {})[int(broker.node_id)] = size
+        with suppress(ControlError):
+            place = cluster.reached.other(broker.host, int(broker.port))
+            answer = ask_broker(place, DescribeLogDirsRequest(topics=None), timeout_s=timeout_s)
+            told[int(broker.node_id)] = answer
+    return told
+
+
+def lines_of(found: Any, told: Mapping[int, Any]) -> list[TopicLine]:
+    """Return the topics of an answer to Metadata, by name, with their sizes as `log_dirs` tells them."""
+    sizes = {node_id: _sizes_in(answer) for node_id, answer in told.items()}
     lines = [_line(topic, sizes) for topic in found.topics if topic.name is not None]
     return sorted(lines, key=lambda line: line.name)
 
 
-def sizes_at(
-    cluster: Cluster, host: str, port: int, topics: tuple[DescribableLogDirTopic, ...] | None = None
-) -> dict[TopicPartition, int]:
-    """Return the bytes of a broker's partitions, of all topics or some; nothing without an answer."""
-    try:
-        asked = DescribeLogDirsRequest(topics=topics)
-        answer = ask_broker(cluster.reached.other(host, port), asked, timeout_s=TIMEOUT_S)
-    except ControlError:
-        return {}
+def _sizes_in(answer: Any) -> dict[TopicPartition, int]:
     return {
         (str(topic.name), int(row.partition_index)): int(row.partition_size)
         for directory in answer.results
@@ -217,11 +227,11 @@ def sizes_at(
     }
 
 
-def _line(topic: Any, sizes: Mapping[TopicPartition, Mapping[int, int]]) -> TopicLine:
+def _line(topic: Any, sizes: Mapping[int, Mapping[TopicPartition, int]]) -> TopicLine:
     known = [
         size
         for row in topic.partitions
-        if (size := sizes.get((topic.name, int(row.partition_index)), {}).get(int(row.leader_id))) is not None
+        if (size := sizes.get(row.leader_id, {}).get((topic.name, row.partition_index))) is not None
     ]
     return TopicLine(
         name=str(topic.name),
@@ -273,24 +283,10 @@ def _asked_topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, S
 
 
 def settings_of(cluster: Cluster, topics: Sequence[str], names: Sequence[str]) -> dict[str, Settings]:
-    """Return these settings of some topics."""
-    found: dict[str, Settings] = {}
+    """Return these settings of some topics; none of a topic that the user may not describe."""
+    found: dict[str, Settings] = {topic: {} for topic in topics}
     for first in range(0, len(topics), TOPICS_AT_ONCE):
         some = topics[first : first + TOPICS_AT_ONCE]
-        told = cluster.ask(cluster.any_broker, describing("topic", some, names))
-        if told is not None and not any(row.error_code for row in told.results):
-            for row in told.results:
-                values = {entry.name: entry.value for entry in row.configs}
-                found[str(row.resource_name)] = {
-                    name: str(value) for name, value in values.items() if value is not None
-                }
-            continue
-        wanted = [ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(names)) for topic in some]
-        answer: dict[str, Any] = cluster.admin.describe_configs(wanted, config_filter="all")
-        for topic, configs in answer.get("topic", {}).items():
-            found[topic] = {
-                name: str(entry["value"])
-                for name, entry in configs.items()
-                if name in names and entry["value"] is not None
-            }
+        for topic, rows in described(cluster, "topic", some, names).items():
+            found[topic] = {row.name: row.value for row in rows if row.value is not None}
     return found

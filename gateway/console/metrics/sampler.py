@@ -10,20 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
-
-from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
+from typing import Final
 
 from seqgate.gateway.admin.groups.describing import EMPTY_STATES
-from seqgate.gateway.admin.groups.listing import known_lags
-from seqgate.gateway.admin.groups.members import SHARE
 from seqgate.gateway.admin.producers import ListProducersRequest, ProducerPage, list_producers_remote
-from seqgate.gateway.admin.remote.broker import ask_broker, metadata
+from seqgate.gateway.admin.remote.broker import metadata
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.console.asking.connections import ClusterLogin, Connections, leaders_of
-from seqgate.gateway.console.asking.groups import ends_of, group_lines, progress_of
+from seqgate.gateway.console.asking.groups import ends_of, group_lines, lags_by_topic, progress_of
+from seqgate.gateway.console.asking.topics import lines_of, log_dirs
 from seqgate.gateway.console.metrics.gateways import GatewayFigures, GatewayMetrics, Summary
 from seqgate.gateway.console.metrics.history import (
     DISK_FREE,
@@ -77,8 +74,6 @@ MOST_ASKED_PARTITIONS: Final = 500
 """Partitions whose producers are asked for over the Kafka protocol; in a larger cluster only --metrics tells
 them, or a look at one topic.
 """
-MOST_BROKERS: Final = 20
-"""Brokers that are asked for their disks."""
 TIMEOUT_S: Final = 5.0
 
 
@@ -289,16 +284,13 @@ def lags(cluster: Cluster, ends: Mapping[TopicPartition, int]) -> Values:
     lines = sorted(group_lines(cluster), key=lambda line: (line.state in EMPTY_STATES, line.group))[
         :MOST_GROUPS
     ]
-    shared = [line.group for line in lines if line.kind == SHARE]
-    read = progress_of(cluster, [line.group for line in lines if line.kind != SHARE], shared)
+    read = progress_of(cluster, lines)
     places = {place for each in read.values() for place in (*each.committed, *each.delivered)}
     if len(ends) >= MOST_PARTITIONS:
         ends = {**ends, **ends_of(cluster, places - ends.keys())}
     found: Values = {}
     for group, progress in read.items():
-        by_topic: Counter[str] = Counter()
-        for (topic, _), lag in known_lags(progress, ends).items():
-            by_topic[topic] += lag
+        by_topic = lags_by_topic(progress, ends)
         found[key_of(LAG, {"group": group})] = by_topic.total()
         for topic, lag in by_topic.most_common(MOST_GROUP_TOPICS):
             found[key_of(TOPIC_LAG, {"group": group, "topic": topic})] = lag
@@ -308,38 +300,18 @@ def lags(cluster: Cluster, ends: Mapping[TopicPartition, int]) -> Values:
 def disks(cluster: Cluster) -> Values:
     """Return the bytes used and free at brokers, and of topics at their leaders. Raises ControlError."""
     known = metadata(cluster.reached, TIMEOUT_S)
-    leaders = {
-        (str(topic.name), int(row.partition_index)): int(row.leader_id)
-        for topic in known.topics
-        for row in topic.partitions
-    }
+    told = log_dirs(cluster, known, TIMEOUT_S)
     found: Values = {}
-    sizes: Counter[str] = Counter()
-    for broker in known.brokers[:MOST_BROKERS]:
-        with suppress(ControlError):
-            place = cluster.reached.other(broker.host, int(broker.port))
-            answer = ask_broker(place, DescribeLogDirsRequest(topics=None), timeout_s=TIMEOUT_S)
-            found |= _disk_of(int(broker.node_id), answer, leaders, sizes)
+    for node_id, answer in told.items():
+        directories = [directory for directory in answer.results if not directory.error_code]
+        rows = [row for directory in directories for topic in directory.topics for row in topic.partitions]
+        labels = {"broker": str(node_id)}
+        if directories:
+            found[key_of(DISK_USED, labels)] = sum(int(row.partition_size) for row in rows)
+        if directories and all(directory.usable_bytes >= 0 for directory in directories):
+            found[key_of(DISK_FREE, labels)] = sum(int(directory.usable_bytes) for directory in directories)
+    sizes = {line.name: line.size_bytes for line in lines_of(known, told) if line.size_bytes is not None}
     return found | {key_of(TOPIC_SIZE, {"topic": topic}): size for topic, size in largest(sizes).items()}
-
-
-def _disk_of(node_id: int, answer: Any, leaders: Mapping[TopicPartition, int], sizes: Counter[str]) -> Values:
-    """Return the figures of a broker's disks; add the partitions that it leads to the sizes of topics."""
-    directories = [directory for directory in answer.results if not directory.error_code]
-    if not directories:
-        return {}
-    used = 0
-    for directory in directories:
-        for topic in directory.topics:
-            for row in topic.partitions:
-                used += int(row.partition_size)
-                if leaders.get((str(topic.name), int(row.partition_index))) == node_id:
-                    sizes[str(topic.name)] += int(row.partition_size)
-    labels = {"broker": str(node_id)}
-    found: Values = {key_of(DISK_USED, labels): used}
-    if all(directory.usable_bytes >= 0 for directory in directories):
-        found[key_of(DISK_FREE, labels)] = sum(int(directory.usable_bytes) for directory in directories)
-    return found
 
 
 # Figures that are sampled only while somebody looks, such as the lag of one group.

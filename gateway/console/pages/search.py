@@ -106,9 +106,11 @@ def _clients(visit: Visit, text: str) -> Iterator[Hit]:
             yield Hit(row.client.client_id, link, f"produces to {row.topic}-{row.partition}")
     with visit.cluster() as cluster:
         members = group_members(cluster, group_lines(cluster)[:MOST_ASKED])
-    for group, client_id in members:
-        if _has(client_id, text):
-            yield Hit(client_id, address("/groups/view", group=group), f"member of group {shown(group)}")
+    for group, client_ids in members.items():
+        link = address("/groups/view", group=group)
+        yield from (
+            Hit(each, link, f"member of group {shown(group)}") for each in client_ids if _has(each, text)
+        )
 
 
 def _transactions(visit: Visit, text: str) -> Iterator[Hit]:
