@@ -19,12 +19,14 @@ export async function answered(path, type, signal) {
 }
 
 /**
- * Returns the JSON of an address. Throws FeedError.
+ * Returns the JSON of an address, asked with further fields. Throws FeedError.
  * @param {string} path
+ * @param {Record<string, string>} [fields]
  * @param {AbortSignal} [signal]
  */
-export async function feed(path, signal) {
-  const response = await answered(path, "application/json", signal);
+export async function feed(path, fields, signal) {
+  const address = fields ? `${path}${path.includes("?") ? "&" : "?"}${new URLSearchParams(fields)}` : path;
+  const response = await answered(address, "application/json", signal);
   const value = await response.json().catch(() => ({ error: `The console answers with status ${response.status}.` }));
   if (!response.ok) throw new FeedError(value.error ?? "The console refused the question.");
   return value;

@@ -1,6 +1,7 @@
 // Rows of records, which open in their place: the row below shows what the page of the record shows.
 import { size } from "./amounts.js";
 import { startIslands } from "./console.js";
+import { made } from "./elements.js";
 import { labelCells } from "./live-rows.js";
 import { localTime, showTimes } from "./times.js";
 
@@ -25,13 +26,10 @@ function toggle(row, button) {
     row.nextElementSibling?.remove();
     return;
   }
-  const opened = document.createElement("tr");
-  opened.className = "opened";
-  const cell = document.createElement("td");
-  cell.colSpan = row.children.length + ([...row.children].some((each) => /** @type {HTMLTableCellElement} */ (each).colSpan > 1) ? 1 : 0);
-  cell.textContent = "Reading the record…";
-  opened.append(cell);
-  row.after(opened);
+  const cell = made("td", "", "Reading the record…");
+  const hasWide = [...row.children].some((each) => /** @type {HTMLTableCellElement} */ (each).colSpan > 1);
+  cell.setAttribute("colspan", String(row.children.length + (hasWide ? 1 : 0)));
+  row.after(made("tr", "opened", cell));
   fill(cell, row.querySelector("a")?.href ?? "");
 }
 
@@ -60,44 +58,27 @@ async function fill(cell, address) {
 
 /** Returns the row of a record of a feed. @param {any} row @param {HTMLElement} element @param {string} className */
 export function recordRow(row, element, className = "") {
-  const line = document.createElement("tr");
-  line.className = className;
-  const button = document.createElement("button");
-  button.type = "button";
-  button.className = "quiet";
-  button.textContent = "▸";
+  const button = made("button", "quiet", "▸");
+  button.setAttribute("type", "button");
   button.setAttribute("aria-expanded", "false");
   button.setAttribute("aria-label", `Open record ${row.partition}:${row.offset} here`);
   const link = document.createElement("a");
   link.href = `${element.dataset.path}/${row.partition}/${row.offset}${element.dataset.query ?? ""}`;
   link.textContent = row.offset;
-  const offset = cell("th", "number", link);
+  const offset = made("th", "number", link);
   offset.setAttribute("scope", "row");
-  line.append(
-    cell("td", "open", button),
-    cell("td", "nowrap", row.time_ms < 0 ? "–" : localTime(new Date(row.time_ms))),
-    cell("td", "number", String(row.partition)),
+  const value = row.marker ? `${row.marker} of a transaction` : (row.value ?? "null");
+  const line = made(
+    "tr", className,
+    made("td", "open", button),
+    made("td", "nowrap", row.time_ms < 0 ? "–" : localTime(new Date(row.time_ms))),
+    made("td", "number", String(row.partition)),
     offset,
-    cell("td", "mono key", inner(row.key ?? "null")),
-    cell("td", "mono value", inner(row.marker ? `${row.marker} of a transaction` : (row.value ?? "null"))),
-    cell("td", "mono names", inner(row.headers.join(", "))),
-    cell("td", "number", size((row.key_bytes ?? 0) + (row.value_bytes ?? 0))),
+    made("td", "mono key", made("div", "", row.key ?? "null")),
+    made("td", "mono value", made("div", "", value)),
+    made("td", "mono names", made("div", "", row.headers.join(", "))),
+    made("td", "number", size((row.key_bytes ?? 0) + (row.value_bytes ?? 0))),
   );
   labelCells(line, element);
   return line;
-}
-
-/** @param {string} text */
-function inner(text) {
-  const made = document.createElement("div");
-  made.textContent = text;
-  return made;
-}
-
-/** @param {string} kind @param {string} name @param {Node | string} content */
-function cell(kind, name, content) {
-  const made = document.createElement(kind);
-  made.className = name;
-  made.append(content);
-  return made;
 }

@@ -1,17 +1,10 @@
 // The events of a strip as rows of a table: the strip's alternative in text.
+import { made } from "./elements.js";
 import { labelCells } from "./live-rows.js";
 import { localTime } from "./times.js";
 
 const MOST_ROWS = 300;
 const MARKS = { accepted: "▮ accepted", duplicate: "◆ duplicate", refused: "✕ refused" };
-
-/** @param {string} text @param {string} [style] */
-function cell(text, style) {
-  const element = document.createElement("td");
-  element.textContent = text;
-  if (style) element.className = style;
-  return element;
-}
 
 /** Fills the body of a table, the newest event first. @param {HTMLElement} body @param {any[]} events */
 export function fillEvents(body, events) {
@@ -22,12 +15,11 @@ export function fillEvents(body, events) {
   if (shown === body.dataset.shown) return;
   body.dataset.shown = shown;
   const rows = events.slice(-MOST_ROWS).reverse().map((event) => {
-    const row = document.createElement("tr");
     const known = (/** @type {number | null} */ value) => (value === null || value < 0 ? "–" : String(value));
     const sequences = event.first < 0 ? known(event.last) : `${event.first}–${event.last}`;
     const kind = MARKS[/** @type {keyof typeof MARKS} */ (event.kind)] + (event.outcome ? ` with ${event.outcome}` : "");
-    row.append(cell(localTime(new Date(event.time)), "nowrap"), cell(kind, "event-kind"));
-    row.append(cell(sequences, "number"), cell(known(event.records), "number"), cell(known(event.offset), "number"), cell(known(event.epoch), "number"));
+    const numbers = [sequences, known(event.records), known(event.offset), known(event.epoch)].map((text) => made("td", "number", text));
+    const row = made("tr", "", made("td", "nowrap", localTime(new Date(event.time))), made("td", "event-kind", kind), ...numbers);
     labelCells(row, body.closest("table"));
     return row;
   });

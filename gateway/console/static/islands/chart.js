@@ -34,7 +34,6 @@ export function start(element) {
   const unit = element.dataset.unit ?? "count";
   const names = (element.dataset.series ?? "").split(" ");
   const labels = (element.dataset.labels ?? "").split("|");
-  const separator = element.dataset.source?.includes("?") ? "&" : "?";
   /** @type {number[]} */ let times = [];
   /** @type {(number | null)[][]} */ let columns = names.map(() => []);
   /** @type {uPlot | null} */ let plot = null;
@@ -70,7 +69,7 @@ export function start(element) {
     if (range !== "15m" && Date.now() - readMs < SLOWLY_MS) return;
     readMs = Date.now();
     try {
-      const found = await feed(`${element.dataset.source}${separator}range=${range}`);
+      const found = await feed(element.dataset.source ?? "", { range });
       times = found.times;
       columns = names.map((name) => found.series[name] ?? times.map(() => null));
       const newest = columns.map((column) => column.findLast((value) => value !== null));

@@ -1,4 +1,5 @@
 // The newest lines of the logs of all gateways, live: filter by level and text, pause, folded tracebacks.
+import { made } from "../elements.js";
 import { feed, repeat } from "../feed.js";
 import { localTime } from "../times.js";
 
@@ -17,7 +18,7 @@ export function start(element) {
   const list = part("[data-lines]");
   const pause = part("[data-pause]");
   const trouble = part("[data-trouble]");
-  let seen = new URLSearchParams();
+  /** @type {Record<string, string>} */ let seen = {};
   let isPaused = false;
 
   const filter = () => {
@@ -36,8 +37,8 @@ export function start(element) {
   const update = async () => {
     if (isPaused) return;
     try {
-      const found = await feed(`${element.dataset.source}?${seen}`);
-      seen = new URLSearchParams({ after: found.after, started: found.started });
+      const found = await feed(element.dataset.source ?? "", seen);
+      seen = { after: found.after, started: found.started };
       trouble.textContent = found.silent.join("; ");
       trouble.hidden = !found.silent.length;
       for (const node of found.restarted) list.prepend(restart(found.is_several ? ` on node ${node}` : ""));
@@ -69,15 +70,13 @@ function row(line, isSeveral) {
   item.dataset.level = LEVELS.includes(line.level) ? line.level : "INFO";
   const where = isSeveral ? `node ${line.node} ` : "";
   item.dataset.text = `${where}${line.logger} ${line.message} ${line.error ?? ""}`.toLowerCase();
-  const at = piece("time", "", localTime(new Date(line.time_ms)));
+  const at = made("time", "", localTime(new Date(line.time_ms)));
   at.setAttribute("datetime", new Date(line.time_ms).toISOString());
-  item.append(at, piece("span", `badge ${BADGES[line.level] ?? ""}`, line.level), piece("span", "muted", where + line.logger));
-  item.append(piece("span", "message", line.message));
+  item.append(at, made("span", `badge ${BADGES[line.level] ?? ""}`.trim(), line.level), made("span", "muted", where + line.logger));
+  item.append(made("span", "message", line.message));
   if (line.error) {
-    const folded = document.createElement("details");
-    const lines = line.error.split("\n");
-    folded.append(piece("summary", "", lines[lines.length - 1] || "Traceback"), piece("pre", "", line.error));
-    item.append(folded);
+    const summary = made("summary", "", line.error.split("\n").at(-1) || "Traceback");
+    item.append(made("details", "", summary, made("pre", "", line.error)));
   }
   return item;
 }
@@ -87,14 +86,6 @@ function restart(where) {
   const item = document.createElement("li");
   item.dataset.level = "CRITICAL";
   item.dataset.text = "";
-  item.append(piece("strong", "", `The gateway${where} has started again.`));
+  item.append(made("strong", "", `The gateway${where} has started again.`));
   return item;
-}
-
-/** @param {string} kind @param {string} className @param {string} text */
-function piece(kind, className, text) {
-  const made = document.createElement(kind);
-  if (className) made.className = className.trim();
-  made.textContent = text;
-  return made;
 }

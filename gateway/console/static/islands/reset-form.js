@@ -1,5 +1,5 @@
 // The form of a reset: shows the fields of the chosen target, and sends a time in milliseconds, because only the browser knows its zone.
-import { startChoices } from "../choices.js";
+import { start as startChoices } from "./choices.js";
 
 /** @param {HTMLElement} element */
 export function start(element) {

@@ -35,7 +35,7 @@ export function start(element) {
     button.textContent = "Stop";
     try {
       while (running) {
-        const found = await feed(source.href, asked.signal);
+        const found = await feed(source.href, undefined, asked.signal);
         body.append(...found.rows.map((/** @type {any} */ row) => recordRow(row, element)));
         searched += found.searched;
         left = found.left;

@@ -1,4 +1,5 @@
 // The strips of producers: they follow a feed, and tell the cell under the pointer or at the keys' cursor.
+import { made } from "../elements.js";
 import { feed, repeat } from "../feed.js";
 import { showProblem } from "../feed-problem.js";
 import { drawStrip } from "../strip-drawing.js";
@@ -15,8 +16,7 @@ export function start(element) {
   const count = Number(element.dataset.cells);
   const strips = [.../** @type {NodeListOf<HTMLElement>} */ (element.querySelectorAll(".strip"))];
   const table = document.getElementById(element.dataset.events ?? "");
-  const tip = document.createElement("div");
-  tip.className = "strip-tip";
+  const tip = made("div", "strip-tip");
   tip.hidden = true;
   (document.querySelector("main") ?? document.body).append(tip);
   /** @type {Map<string, any[]>} */ const events = new Map();
@@ -67,10 +67,8 @@ export function start(element) {
   }
 
   const update = async () => {
-    const source = element.dataset.source ?? "";
-    const separator = source.includes("?") ? "&" : "?";
     try {
-      const found = await feed(`${source}${separator}after=${after}&numbers=${encodeURIComponent(numbers)}`);
+      const found = await feed(element.dataset.source ?? "", { after: String(after), numbers });
       now = found.now;
       since = found.since;
       after = found.sampled;
@@ -116,15 +114,7 @@ function target(key, at, cells) {
 
 /** @param {HTMLElement} tip @param {HTMLElement} strip @param {import("../strip-drawing.js").Cell} cell @param {number} share */
 function showTip(tip, strip, cell, share) {
-  const when = document.createElement("p");
-  when.className = "when";
-  when.textContent = cellTime(cell);
-  const lines = cellWords(cell).map((words) => {
-    const line = document.createElement("p");
-    line.textContent = words;
-    return line;
-  });
-  tip.replaceChildren(when, ...lines);
+  tip.replaceChildren(made("p", "when", cellTime(cell)), ...cellWords(cell).map((words) => made("p", "", words)));
   tip.hidden = false;
   const box = strip.getBoundingClientRect();
   const left = Math.min(box.left + share * box.width, document.documentElement.clientWidth - tip.offsetWidth - 8);

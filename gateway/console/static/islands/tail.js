@@ -10,7 +10,6 @@ export function start(element) {
   const body = /** @type {HTMLElement} */ (element.querySelector("[data-rows]"));
   const state = /** @type {HTMLElement} */ (element.querySelector("[data-state]"));
   const pause = /** @type {HTMLButtonElement} */ (element.querySelector("[data-pause]"));
-  const source = element.dataset.source ?? "";
   let at = "";
   let paused = false;
   let arrived = 0;
@@ -25,7 +24,7 @@ export function start(element) {
   repeat(async () => {
     if (paused) return;
     try {
-      const found = await feed(`${source}${source.includes("?") ? "&" : "?"}at=${encodeURIComponent(at)}`);
+      const found = await feed(element.dataset.source ?? "", { at });
       if (paused) return;
       at = found.at;
       arrived += found.rows.length + found.skipped;

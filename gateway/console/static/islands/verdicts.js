@@ -1,4 +1,5 @@
 // Adds the newest verdicts to their table.
+import { made } from "../elements.js";
 import { feed, repeat } from "../feed.js";
 import { showProblem } from "../feed-problem.js";
 import { showTimes } from "../times.js";
@@ -14,8 +15,7 @@ export function start(element) {
   let numbers = element.dataset.numbers ?? "";
   repeat(async () => {
     try {
-      const source = element.dataset.source ?? "";
-      const found = await feed(`${source}${source.includes("?") ? "&" : "?"}numbers=${encodeURIComponent(numbers)}`);
+      const found = await feed(element.dataset.source ?? "", { numbers });
       numbers = found.numbers;
       for (const verdict of found.verdicts.reverse()) {
         body.prepend(rowOf(template, verdict));
@@ -45,7 +45,7 @@ function rowOf(template, verdict) {
     badge.textContent = verdict.outcome;
     badge.className = `badge ${verdict.outcome === "duplicate" ? "warn" : "bad"}`;
   }
-  const time = document.createElement("time");
+  const time = made("time", "");
   time.setAttribute("datetime", new Date(verdict.time_ms).toISOString());
   cell("time")?.append(time);
   link(cell("partition"), "/producers", { topic: verdict.topic, partition: verdict.partition }, `${verdict.topic}-${verdict.partition}`);
@@ -58,8 +58,7 @@ function rowOf(template, verdict) {
 /** @param {Element | null} cell @param {string} path @param {Record<string, any>} query @param {string} text */
 function link(cell, path, query, text) {
   if (!cell) return;
-  const anchor = document.createElement("a");
-  anchor.href = `${path}?${new URLSearchParams(query)}`;
-  anchor.textContent = text;
+  const anchor = made("a", "", text);
+  anchor.setAttribute("href", `${path}?${new URLSearchParams(query)}`);
   cell.replaceChildren(anchor);
 }
