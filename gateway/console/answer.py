@@ -68,9 +68,9 @@ INSTEAD: Final = "delete"
 """The word that stands for a name that can't be typed, such as one with a line break."""
 
 
-def typed_for(name: str) -> str:
-    """Return the name itself, or a word where a keyboard can't type the name."""
-    return name if name.isprintable() and name == name.strip() and name else INSTEAD
+def typed_for(name: str, instead: str = INSTEAD) -> str:
+    """Return the name itself, or another text where a keyboard can't type the name."""
+    return name if name.isprintable() and name == name.strip() and name else instead
 
 
 PageAnswer = View | Data | Redirect | Confirmation | Download

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 from seqgate.gateway.admin.commands import command, flag, option, stop
 from seqgate.gateway.admin.options import CommandConfig
@@ -19,19 +19,6 @@ from seqgate.gateway.config.packages import install
 if TYPE_CHECKING:
     from seqgate.gateway.console.asking.connections import ClusterLogin
     from seqgate.gateway.console.console import ConsoleOptions
-
-DEFAULT_LISTEN = "127.0.0.1:8080"
-
-Key = Annotated[
-    Path | None,
-    option("--tls-key", "FILE", "The private key of --tls-certificate, in PEM.", exists=True, dir_okay=False),
-]
-Certificate = Annotated[
-    Path | None,
-    option(
-        "--tls-certificate", "FILE", "Serve HTTPS with this certificate, in PEM.", exists=True, dir_okay=False
-    ),
-]
 
 
 @command
@@ -54,7 +41,7 @@ def console(
         "HOST:PORT",
         "The address to serve browsers on.",
         show_default=True,
-        default=DEFAULT_LISTEN,
+        default="127.0.0.1:8080",
     ),
     command_config: CommandConfig = None,
     public_names: list[str] | None = option(
@@ -63,8 +50,12 @@ def console(
         "A further host name under which browsers reach the console, such as that of a proxy; may "
         "be repeated.",
     ),
-    certificate: Certificate = None,
-    key: Key = None,
+    certificate: Path | None = option(
+        "--tls-certificate", "FILE", "Serve HTTPS with this certificate, in PEM.", exists=True, dir_okay=False
+    ),
+    key: Path | None = option(
+        "--tls-key", "FILE", "The private key of --tls-certificate, in PEM.", exists=True, dir_okay=False
+    ),
     history: Path | None = option(
         "--history",
         "FILE",

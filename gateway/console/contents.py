@@ -254,10 +254,10 @@ def _read(framed: Framed, schema: Schema) -> str:
     return read_protobuf(content, schema.parsed)
 
 
-def line(content: bytes | None, form: str, schema: Schema | None, *, is_cut: bool) -> str:
-    """Return a content as one short line for a table; empty for null."""
+def line(content: bytes | None, form: str, schema: Schema | None, *, is_cut: bool) -> str | None:
+    """Return a content as one short line for a table; None for null."""
     if content is None:
-        return ""
+        return None
     shown = show(content, form, schema, is_cut=is_cut)
     if shown.form == HEX:
         found = content[:_HEX_IN_A_LINE].hex(" ")

@@ -70,12 +70,6 @@ class Gathered(NamedTuple, Generic[A]):
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
-    file_name: str
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Visit:
     """A request with all that a page may use. Its names map to their values.
 
@@ -90,7 +84,7 @@ class Visit:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Sequence[str]] = field(default_factory=dict)
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    uploads: Mapping[str, Upload] = field(default_factory=dict)
+    uploads: Mapping[str, bytes] = field(default_factory=dict)
     operation: str = "describe"
     """The operation of Kafka's ACLs that this request needs."""
 

@@ -178,11 +178,6 @@ class PartitionTraffic:
         self.bytes += partition.appended_bytes
         self.fetched_bytes += partition.fetched_bytes
 
-    def add(self, closed: PartitionTraffic) -> None:
-        self.records += closed.records
-        self.bytes += closed.bytes
-        self.fetched_bytes += closed.fetched_bytes
-
 
 class TopicTraffic:
     """Sums traffic by topic: the first `most` topics have series of their own, the rest share one."""

@@ -183,10 +183,10 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
     if wish.partition is None:
         found.problems[:0] = without_leader(topic.unled)
     ordered = sorted(found.records, key=_order(spans), reverse=is_backward)
-    older = {partition: span.first for partition, span in spans.items()}
+    older = {partition: span.start for partition, span in spans.items()}
     newer = dict(found.positions)
     if is_backward:
-        newer = {partition: span.end for partition, span in spans.items()}
+        newer = {partition: span.stop for partition, span in spans.items()}
     for kept in ordered[wish.rows :]:
         partition, offset = kept.record.partition, kept.record.offset
         if is_backward:
@@ -207,13 +207,13 @@ def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: Record
     )
 
 
-def _narrowed(spans: Mapping[int, OffsetSpan], reached: Mapping[int, int]) -> dict[int, OffsetSpan]:
+def _narrowed(spans: Mapping[int, range], reached: Mapping[int, int]) -> dict[int, range]:
     """Return the ends of spans of which a search reached only positions: half as many offsets as it read."""
     narrowed = {}
     for partition, span in spans.items():
-        read = reached[partition] - span.first
-        first = span.first if reached[partition] >= span.end else span.end - (read + 1) // 2
-        narrowed[partition] = OffsetSpan(first, span.end)
+        read = reached[partition] - span.start
+        first = span.start if reached[partition] >= span.stop else span.stop - (read + 1) // 2
+        narrowed[partition] = range(first, span.stop)
     return narrowed
 
 
@@ -249,13 +249,13 @@ def _spans_back(
     wanted: RecordFilter,
     starts: Mapping[int, int],
     ends: Mapping[int, int],
-) -> dict[int, OffsetSpan]:
+) -> dict[int, range]:
     """Return the offsets to search for a page that ends before positions, or with the newest records."""
     given = wish.positions or {}
     before = {partition: min(given.get(partition, end), end) for partition, end in ends.items()}
     back = _offsets_back(cluster, topic, wish, wanted, before)
     return {
-        partition: OffsetSpan(max(starts[partition], end - back[partition]), end)
+        partition: range(max(starts[partition], end - back[partition]), end)
         for partition, end in before.items()
     }
 
@@ -279,11 +279,11 @@ def _offsets_back(
 
 def _spans_on(
     cluster: Cluster, topic: TopicPlaces, wish: Wish, starts: Mapping[int, int], ends: Mapping[int, int]
-) -> dict[int, OffsetSpan]:
+) -> dict[int, range]:
     """Return the offsets to search for a page that begins somewhere."""
     first = _first_offsets(cluster, topic, wish, starts, ends)
     return {
-        partition: OffsetSpan(min(max(first[partition], starts[partition]), end), end)
+        partition: range(min(max(first[partition], starts[partition]), end), end)
         for partition, end in ends.items()
     }
 
@@ -310,7 +310,7 @@ def _at_time(cluster: Cluster, topic: TopicPlaces, time_ms: int, ends: Mapping[i
     return {partition: end if firsts[partition] < 0 else firsts[partition] for partition, end in ends.items()}
 
 
-def _order(spans: Mapping[int, OffsetSpan]) -> Callable[[Kept], tuple[int, int, int]]:
+def _order(spans: Mapping[int, range]) -> Callable[[Kept], tuple[int, int, int]]:
     """Return the order of records: by offset in one partition, by time among several."""
     is_one = len(spans) == 1
 
@@ -354,14 +354,6 @@ SEARCHES: Final = 3
 _TURNS: Final = threading.BoundedSemaphore(SEARCHES)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetSpan:
-    """The offsets of a partition that a search reads, from `first` (inclusive) to `end` (exclusive)."""
-
-    first: int
-    end: int
-
-
 class Kept:
     """A record of which long contents are kept in part only, with their whole sizes (None for null)."""
 
@@ -403,10 +395,10 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search in some spans of a topic. It ends when each partition has `most` matches, or at its bounds."""
+    """A search in some offsets of a topic. It ends when each partition has `most` matches, or at a bound."""
 
     topic: TopicPlaces
-    spans: Mapping[int, OffsetSpan]
+    spans: Mapping[int, range]
     wanted: RecordFilter
     most: int
     committed: bool = False
@@ -419,10 +411,10 @@ class Search:
             return self._run(cluster)
 
     def _run(self, cluster: Cluster) -> SearchResult:
-        found = SearchResult(positions={partition: span.first for partition, span in self.spans.items()})
+        found = SearchResult(positions={partition: span.start for partition, span in self.spans.items()})
         matches = dict.fromkeys(self.spans, 0)
         deadline = time.monotonic() + self.seconds
-        left = {partition for partition, span in self.spans.items() if span.first < span.end}
+        left = {partition for partition, span in self.spans.items() if span}
         while left:
             found.stopped = self._bound(found, deadline)
             if found.stopped is not None:
@@ -447,7 +439,7 @@ class Search:
         """Keep the matches of a stretch, at most `room`; return their number."""
         taken = 0
         for record in stretch.records():
-            if record.offset >= self.spans[partition].end:
+            if record.offset >= self.spans[partition].stop:
                 break
             found.searched += 1
             found.size_bytes += len(record.key or b"") + len(record.value or b"")
@@ -467,7 +459,7 @@ class Search:
         filled the answer, has its turn later.
         """
         position = found.positions[partition]
-        return position >= self.spans[partition].end or position >= stretch.end_offset
+        return position >= self.spans[partition].stop or position >= stretch.end_offset
 
     def _bound(self, found: SearchResult, deadline: float) -> str | None:
         if found.size_bytes >= MOST_BYTES:
@@ -513,8 +505,6 @@ class BatchStretch:
     position: int
     next_offset: int
     end_offset: int
-    log_start_offset: int = 0
-    size_bytes: int = 0
     batches: list[tuple[BatchHeader, memoryview]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -583,9 +573,7 @@ def _stretch(partition: int, position: int, row: Any, *, committed: bool) -> Bat
         stretch.problems.append(f"partition {partition} can't be read: {refused}")
         return stretch
     stretch.end_offset = int(row.last_stable_offset if committed else row.high_watermark)
-    stretch.log_start_offset = int(row.log_start_offset)
     data = memoryview(row.records or b"")
-    stretch.size_bytes = len(data)
     aborted = _Aborted(row.aborted_transactions or ()) if committed else None
     for start, header in whole_batches(data):
         batch = data[start : start + header.size_bytes]

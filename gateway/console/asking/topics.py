@@ -170,7 +170,6 @@ class TopicLine:
 
     name: str
     partitions: int
-    replication_factor: int
     is_internal: bool
     size_bytes: int | None
     offline: int
@@ -236,7 +235,6 @@ def _line(topic: Any, sizes: Mapping[int, Mapping[TopicPartition, int]]) -> Topi
     return TopicLine(
         name=str(topic.name),
         partitions=len(topic.partitions),
-        replication_factor=max((len(row.replica_nodes) for row in topic.partitions), default=0),
         is_internal=topic.is_internal,
         size_bytes=sum(known) if known else None,
         offline=sum(row.leader_id < 0 for row in topic.partitions),

@@ -389,13 +389,6 @@ class History:
         with self._lock:
             return self._written.get(topic)
 
-    @property
-    def since_ms(self) -> int | None:
-        """The time of the oldest point."""
-        with self._lock:
-            tables = (self._day.times, self._newest.times)
-            return min((times[0] for times in tables if times), default=None)
-
 
 def _minute_of(time_ms: int) -> int:
     return time_ms - time_ms % MINUTE_MS

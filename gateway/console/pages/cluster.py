@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Final, NamedTuple
+from typing import Final
 
 from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 
 from seqgate.gateway.admin import configs
 from seqgate.gateway.admin.cluster.gateways import (
     DrainRequest,
-    Gateways,
     GatewaysRequest,
     MoveRequest,
     UndrainRequest,
@@ -23,7 +22,7 @@ from seqgate.gateway.admin.cluster.gateways import (
 from seqgate.gateway.admin.configs import ALL_BROKERS, ConfigRow, Resource
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.status import Status, StatusRequest
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tables import counted
 from seqgate.gateway.console.answer import (
     Confirmation,
@@ -43,30 +42,27 @@ MOST_PARTITIONS: Final = 50
 """Partitions in trouble that the page lists; it counts the others."""
 
 
-class ClusterFacts(NamedTuple):
-    """The status and the gateways that the gateway behind --metrics tells, or why they are missing."""
-
-    status: Status | None = None
-    gateways: Gateways | None = None
-    trouble: str | None = None
-
-
 def cluster_page(visit: Visit) -> PageAnswer:
+    """Show what the brokers tell, and what the gateway behind --metrics knows of itself and its bucket."""
     with visit.partial() as cluster:
         status = visit.status(cluster)
         listed = gateways_remote(cluster, GatewaysRequest())
         leaders = leaders_of(cluster)
     changes = visit.console.sampler.leader_changes
     changes.see(time.time_ns() // 1_000_000, leaders)
-    facts = _facts(visit)
-    gateways = facts.gateways or listed
+    own, trouble = visit.told(StatusRequest())
+    gateways = listed
+    if own is not None and own.bucket is not None:
+        told, trouble = visit.told(GatewaysRequest())
+        gateways = told or listed
     return View(
         "cluster.html",
         {
             "status": status,
             "brokers": {broker.node_id: broker for broker in status.brokers},
             "gateways": gateways,
-            "facts": facts,
+            "own": own,
+            "trouble": trouble,
             "is_alone": len(gateways.gateways) == 1,
             # Brokers of Apache Kafka don't serve the request that drains.
             "can_drain": len(gateways.gateways) > 1
@@ -78,13 +74,6 @@ def cluster_page(visit: Visit) -> PageAnswer:
             "figures": visit.gateway_figures(),
         },
     )
-
-
-def _facts(visit: Visit) -> ClusterFacts:
-    status, trouble = visit.told(StatusRequest())
-    if status is None or status.bucket is None:
-        return ClusterFacts(status, trouble=trouble)
-    return ClusterFacts(status, *visit.told(GatewaysRequest()))
 
 
 # Makes another gateway the leader of a partition, drains gateways, and takes drains back.

@@ -6,19 +6,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from seqgate.gateway.admin.groups.deletion import DeleteGroupsRequest
 from seqgate.gateway.admin.groups.describing import (
     EMPTY_STATES,
     DescribeGroupRequest,
-    GroupPartition,
     committed_offsets,
     group_state,
     listed,
 )
 from seqgate.gateway.admin.groups.listing import ClusterList
-from seqgate.gateway.admin.groups.members import SHARE, STREAMS, GroupMember, assigned
+from seqgate.gateway.admin.groups.members import SHARE, STREAMS, assigned
 from seqgate.gateway.admin.groups.reset import (
     OffsetChange,
     OffsetReset,
@@ -349,14 +348,6 @@ MOST_NODES: Final = 200
 """Nodes of a topology that the page lists."""
 
 
-class GroupFacts(NamedTuple):
-    """The facts that only the gateway tells: partitions by place, members by id; or why they are missing."""
-
-    partitions: Mapping[tuple[str, int], GroupPartition]
-    members: Mapping[str, GroupMember]
-    trouble: str | None
-
-
 def group_of(visit: Visit) -> str:
     """Return the group that the address or the form names. Raises ControlError."""
     group = visit.text("group")
@@ -371,9 +362,10 @@ def view(visit: Visit) -> PageAnswer:
         description = RemoteClient(cluster).ask(DescribeGroupRequest(group=group))
         is_share = description.type == SHARE
         letters = newest_letters(cluster, group) if is_share else GroupLetters()
-    facts = _facts(visit, group)
+    told, trouble = visit.told(DescribeGroupRequest(group=group, limit=MAX_PAGE_ROWS))
     # The rows of the gateway have more fields than the cluster's own.
-    partitions = [facts.partitions.get((row.topic, row.partition), row) for row in description.partitions]
+    own = {} if told is None else {(row.topic, row.partition): row for row in told.partitions}
+    partitions = [own.get((row.topic, row.partition), row) for row in description.partitions]
     topic = visit.text("topic").strip()
     shown = [row for row in partitions if topic in ("", row.topic)]
     rows, paging = page_of(shown, visit.number("page", 1, 1))
@@ -398,7 +390,9 @@ def view(visit: Visit) -> PageAnswer:
             "all_members": len(description.members),
             "nodes": description.topology[:MOST_NODES],
             "all_nodes": len(description.topology),
-            "facts": facts,
+            "trouble": trouble,
+            "leaders": set() if told is None else {each.member_id for each in told.members if each.is_leader},
+            "has_times": bool(own),
             "assigned": assigned,
             "rows": rows,
             "paging": paging,
@@ -406,7 +400,7 @@ def view(visit: Visit) -> PageAnswer:
             "topics": topics,
             "all_partitions": len(partitions),
             "lag": lags.total(),
-            "pending": [held for row in facts.partitions.values() for held in row.pending],
+            "pending": [held for row in own.values() for held in row.pending],
             "series": _series(busiest, topics if splits else ()),
             "is_sampled": is_sampled,
             "splits": splits,
@@ -417,16 +411,6 @@ def view(visit: Visit) -> PageAnswer:
                 topic=busiest if splits and len(topics) > 1 else None,
             ),
         },
-    )
-
-
-def _facts(visit: Visit, group: str) -> GroupFacts:
-    """Ask the gateway behind --metrics, where there is one."""
-    told, trouble = visit.told(DescribeGroupRequest(group=group, limit=MAX_PAGE_ROWS))
-    return GroupFacts(
-        {} if told is None else {(row.topic, row.partition): row for row in told.partitions},
-        {} if told is None else {member.member_id: member for member in told.members},
-        trouble,
     )
 
 

@@ -116,6 +116,7 @@ def overview(visit: Visit) -> PageAnswer:
             "free_bytes": min(free, default=None),
             "full_ms": min(full, default=None),
             "groups": groups,
+            "most_groups": MOST_GROUPS,
             "lag": sum(lags) if groups is not None else None,
             "open_transactions": transactions,
             "is_empty": status.topics == status.internal_topics,
@@ -126,23 +127,8 @@ def overview(visit: Visit) -> PageAnswer:
 
 def _nothing(visit: Visit) -> dict[str, Any]:
     """Return what the page shows while nothing answers: the charts, and of how many gateways they are."""
-    return {
-        "status": None,
-        "silent": (),
-        "gateway": None,
-        "notes": (),
-        "unjudged": (),
-        "used_bytes": None,
-        "free_bytes": None,
-        "full_ms": None,
-        "groups": None,
-        "most_groups": MOST_GROUPS,
-        "lag": None,
-        "open_transactions": None,
-        "is_empty": False,
-        "has_login": False,
-        "gateways": visit.gateway_figures(),
-    }
+    nothing = {"status": None, "silent": (), "notes": (), "unjudged": (), "is_empty": False}
+    return {**nothing, "gateways": visit.gateway_figures()}
 
 
 def _asked(visit: Visit, notes: list[Problem], ask: Callable[[Cluster], A]) -> A | None:

@@ -13,7 +13,6 @@ from seqgate.gateway.admin.pids import (
     FindOwnerRequest,
     ListBlocksRequest,
     Overlaps,
-    Owner,
     joined_blocks,
     joined_overlaps,
     joined_owner,
@@ -46,7 +45,9 @@ def producer_ids(visit: Visit) -> PageAnswer:
     try:
         found = _asked.get(visit.security, visit.console.options, lambda: _blocks(visit))
         sought = visit.optional_number("id")
-        owner = None if sought is None else _owner(visit, sought)
+        owner = None
+        if sought is not None:
+            owner = joined_owner(visit.ask_gateways(FindOwnerRequest(sought)).answers)
     except NoGateways:
         return View("producer_ids.html", {"blocks": None})
     blocks, next_id = found.page.blocks, found.page.next_producer_id
@@ -100,11 +101,6 @@ def _blocks(visit: Visit) -> FoundBlocks:
     page.blocks.sort(key=lambda block: (block.first_producer_id, block.last_producer_id))
     overlaps = joined_overlaps(visit.ask_gateways(FindOverlapsRequest()).answers)
     return FoundBlocks(page, overlaps, told)
-
-
-def _owner(visit: Visit, producer_id: int) -> Owner:
-    """Return the block that has an id. Raises ControlError."""
-    return joined_owner(visit.ask_gateways(FindOwnerRequest(producer_id)).answers)
 
 
 def _window(visit: Visit, everything: Window, block: BlockRow | None, sought: int | None) -> Window:
@@ -185,13 +181,6 @@ class Piece(NamedTuple):
     title: str
 
 
-class Gap(NamedTuple):
-    """Ids that no block holds, both inclusive."""
-
-    first: int
-    last: int
-
-
 @dataclass(frozen=True, slots=True)
 class BlockMap:
     """The parts of the map. `merged` blocks are too narrow to be drawn by themselves."""
@@ -220,13 +209,15 @@ def owner_numbers(blocks: Iterable[BlockRow]) -> dict[str, int]:
     return {owner: index + 1 if index < OWNERS_SHOWN else 0 for index, owner in enumerate(by_count)}
 
 
-def gaps(blocks: Sequence[BlockRow]) -> list[Gap]:
-    """Return the ids between blocks that no block holds; `blocks` are in the order of their first ids."""
-    found: list[Gap] = []
+def gaps(blocks: Sequence[BlockRow]) -> list[tuple[int, int]]:
+    """Return the ids between blocks that no block holds, both inclusive; `blocks` are in the order of their
+    first ids.
+    """
+    found: list[tuple[int, int]] = []
     reached: int | None = None
     for block in blocks:
         if reached is not None and block.first_producer_id > reached + 1:
-            found.append(Gap(reached + 1, block.first_producer_id - 1))
+            found.append((reached + 1, block.first_producer_id - 1))
         reached = max(block.last_producer_id, -1 if reached is None else reached)
     return found
 

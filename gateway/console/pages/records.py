@@ -33,7 +33,6 @@ from seqgate.gateway.console.asking.records import (
     FetchLimits,
     From,
     Kept,
-    OffsetSpan,
     ReadRecord,
     RecordFilter,
     RecordPage,
@@ -266,11 +265,7 @@ def _record_at(
     cluster: Cluster, topic: TopicPlaces, partition: int, offset: int, longest: int
 ) -> Kept | None:
     search = Search(
-        topic,
-        {partition: OffsetSpan(offset, offset + 1)},
-        RecordFilter(markers=True),
-        1,
-        longest_kept=longest,
+        topic, {partition: range(offset, offset + 1)}, RecordFilter(markers=True), 1, longest_kept=longest
     )
     found = search.run(cluster)
     if found.problems and not found.records:
@@ -583,20 +578,12 @@ class RecordRow(NamedTuple):
 
 def row_of(kept: Kept, forms: Forms) -> RecordRow:
     record = kept.record
-    key = (
-        None if record.key is None else line(record.key, forms.key, forms.key_schema, is_cut=kept.is_key_cut)
-    )
-    value = (
-        None
-        if record.value is None
-        else line(record.value, forms.value, forms.value_schema, is_cut=kept.is_value_cut)
-    )
     return RecordRow(
         partition=record.partition,
         offset=record.offset,
         time_ms=record.time_ms,
-        key=key,
-        value=value,
+        key=line(record.key, forms.key, forms.key_schema, is_cut=kept.is_key_cut),
+        value=line(record.value, forms.value, forms.value_schema, is_cut=kept.is_value_cut),
         key_bytes=kept.key_bytes,
         value_bytes=kept.value_bytes,
         headers=tuple(shown(name, LONGEST_NAME) for name, _ in record.headers[:MOST_NAMES]),
@@ -634,8 +621,7 @@ def give(visit: Visit) -> PageAnswer:
     part, kind = visit.text("part", "value"), visit.text("kind", AVRO)
     if part not in {"key", "value"} or kind not in {AVRO, PROTOBUF}:
         raise ControlError("choose key or value, and Avro or Protobuf")
-    upload = visit.uploads.get("file")
-    content = upload.content if upload is not None and upload.content else visit.text("text").encode()
+    content = visit.uploads.get("file") or visit.text("text").encode()
     if not content.strip():
         return form_record_schemas(visit, "Paste a schema, or choose a file.")
     try:

@@ -166,48 +166,28 @@ def creation(visit: Visit, error: str | None = None) -> View:
 @above_form(creation)
 def create(visit: Visit) -> PageAnswer:
     """Create a topic, after the cluster has said that it would."""
-    wanted = _wanted(visit)
-    with visit.cluster() as cluster:
-        _create(cluster, wanted, only_check=True)
-        if not visit.is_confirmed:
-            return _question(wanted)
-        _create(cluster, wanted, only_check=False)
-    topic_lists.forget()
-    return Redirect(topic_path(wanted.name), f"Topic {wanted.name} is created.")
-
-
-class _Wanted(NamedTuple):
-    """A topic as a form asks for it; None where the cluster's default counts."""
-
-    name: str
-    partitions: int | None
-    replicas: int | None
-    settings: Mapping[str, str]
-
-
-def _wanted(visit: Visit) -> _Wanted:
     name = visit.text("name").strip()
     if not name:
         raise ControlError("give the topic a name")
-    return _Wanted(
-        name,
-        visit.optional_number("partitions", 1, MOST_PARTITIONS),
-        visit.optional_number("replication_factor", 1, MOST_REPLICAS),
-        _settings(visit.text("settings")),
-    )
-
-
-def _create(cluster: Cluster, wanted: _Wanted, *, only_check: bool) -> None:
-    (outcome,) = create_topics(
-        cluster,
-        [wanted.name],
-        partitions=wanted.partitions,
-        replication_factor=wanted.replicas,
-        settings=wanted.settings,
-        validate_only=only_check,
-    )
-    if outcome.error is not None:
-        raise ControlError(f"topic {wanted.name} can't be created: {outcome.error}")
+    partitions = visit.optional_number("partitions", 1, MOST_PARTITIONS)
+    replicas = visit.optional_number("replication_factor", 1, MOST_REPLICAS)
+    settings = _settings(visit.text("settings"))
+    with visit.cluster() as cluster:
+        for only_check in (True, False):
+            (outcome,) = create_topics(
+                cluster,
+                [name],
+                partitions=partitions,
+                replication_factor=replicas,
+                settings=settings,
+                validate_only=only_check,
+            )
+            if outcome.error is not None:
+                raise ControlError(f"topic {name} can't be created: {outcome.error}")
+            if not visit.is_confirmed:
+                return _question(name, partitions, replicas, settings)
+    topic_lists.forget()
+    return Redirect(topic_path(name), f"Topic {name} is created.")
 
 
 def _settings(text: str) -> dict[str, str]:
@@ -221,16 +201,18 @@ def _settings(text: str) -> dict[str, str]:
     return found
 
 
-def _question(wanted: _Wanted) -> Confirmation:
+def _question(
+    name: str, partitions: int | None, replicas: int | None, settings: Mapping[str, str]
+) -> Confirmation:
     default = "the cluster's default"
     return Confirmation(
-        title=f"Create topic {wanted.name}?",
+        title=f"Create topic {name}?",
         action="Create",
         back=CREATE,
         changes=(
-            ("partitions", "–", default if wanted.partitions is None else f"{wanted.partitions:,}"),
-            ("replicas", "–", default if wanted.replicas is None else str(wanted.replicas)),
-            *((name, "default", with_units(name, value)) for name, value in wanted.settings.items()),
+            ("partitions", "–", default if partitions is None else f"{partitions:,}"),
+            ("replicas", "–", default if replicas is None else str(replicas)),
+            *((name, "default", with_units(name, value)) for name, value in settings.items()),
         ),
     )
 

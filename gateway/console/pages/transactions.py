@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Final, NamedTuple
-from urllib.parse import urlencode
 
 from kafka.errors import BrokerResponseError
 
@@ -25,7 +24,15 @@ from seqgate.gateway.admin.transactions.list_and_describe import (
     rows_of,
     states,
 )
-from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, page_of
+from seqgate.gateway.console.answer import (
+    Confirmation,
+    PageAnswer,
+    Redirect,
+    View,
+    address,
+    page_of,
+    typed_for,
+)
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
@@ -99,9 +106,10 @@ def abort(visit: Visit) -> PageAnswer:
         raise ControlError(
             "the form must name a transactional id; open the transaction, and press Abort there"
         )
-    page = f"/transactions/one?{urlencode({'id': name})}"
+    page = address("/transactions/one", id=name)
     planned = visit.ask(AbortTransactionRequest(name, start_ms))
-    if visit.is_confirmed and visit.text("typed") == _typed(name, planned.producer_id):
+    typed = typed_for(name, str(planned.producer_id))
+    if visit.is_confirmed and visit.text("typed") == typed:
         done = visit.ask(AbortTransactionRequest(name, planned.start_ms, execute=True))
         listings.forget()
         return Redirect(page, notice=_done(name, done))
@@ -118,14 +126,9 @@ def abort(visit: Visit) -> PageAnswer:
             "The producer is fenced: its next request fails, and it must be started again.",
         ),
         changes=_changes(planned, name),
-        typed=_typed(name, planned.producer_id),
+        typed=typed,
         is_danger=True,
     )
-
-
-def _typed(name: str, producer_id: int) -> str:
-    """Return the text to type: the transactional id, or the producer id if a keyboard can't type it."""
-    return name if name.isprintable() and name == name.strip() else str(producer_id)
 
 
 def _changes(planned: TransactionAbort, name: str) -> list[tuple[str, str, str]]:

@@ -29,7 +29,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import duration, shown
 from seqgate.gateway.console.answer import PageAnswer, address, in_units
 from seqgate.gateway.console.console import Console, ConsoleOptions
-from seqgate.gateway.console.page import Page, PageGroup, Upload, Visit
+from seqgate.gateway.console.page import Page, PageGroup, Visit
 from seqgate.gateway.console.rights import is_refused
 from seqgate.gateway.console.sessions import FIELD, new_id
 
@@ -50,7 +50,7 @@ class FormRefused(Exception):
 @dataclass(frozen=True, slots=True)
 class SentForm:
     fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    uploads: Mapping[str, Upload] = field(default_factory=dict)
+    uploads: Mapping[str, bytes] = field(default_factory=dict)
 
 
 _NOTHING: Final = SentForm()
@@ -115,12 +115,12 @@ async def _read_bounded(request: Request) -> None:
 
 async def _sent(form: FormData) -> SentForm:
     fields: dict[str, list[str]] = {}
-    uploads: dict[str, Upload] = {}
+    uploads: dict[str, bytes] = {}
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):
             content = await value.read()
             if value.filename or content:
-                uploads[name] = Upload(value.filename or "", content)
+                uploads[name] = content
         else:
             fields.setdefault(name, []).append(value.replace("\r\n", "\n"))
     return SentForm(fields, uploads)

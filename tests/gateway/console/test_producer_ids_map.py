@@ -6,7 +6,6 @@ from seqgate.gateway.admin.pids import BlockRow
 from seqgate.gateway.console.pages.producer_ids import (
     LARGEST_ID,
     WIDTH,
-    Gap,
     Window,
     drawn,
     gaps,
@@ -22,7 +21,7 @@ def block(first: int, last: int, owner: str = "node-1", used: int | None = None)
 
 def test_blocks_lie_to_scale_and_gaps_stay_empty() -> None:
     blocks = [block(0, 99), block(200, 399, "node-2", used=50)]
-    assert gaps(blocks) == [Gap(100, 199)]
+    assert gaps(blocks) == [(100, 199)]
     found = drawn(blocks, whole(blocks, 400), owner_numbers(blocks))
     first, second = found.pieces
     assert (first.x, first.width, first.used_width) == (0, 250, 250)

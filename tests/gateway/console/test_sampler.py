@@ -106,7 +106,7 @@ def test_without_listener_and_login_nothing_is_sampled_and_the_reason_is_told() 
     sampler.sample()
     assert sampler.error is not None
     assert "--command-config" in sampler.error
-    assert sampler.history.since_ms == BEGIN, "the chart shows a time without figures"
+    assert sampler.history.series(LAG).times == [BEGIN], "the chart shows a time without figures"
 
 
 def test_a_round_that_fails_is_logged_and_others_follow(
