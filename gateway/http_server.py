@@ -44,10 +44,6 @@ class HttpRequest(NamedTuple):
     method: str = "GET"
     body: bytes = b""
 
-    @property
-    def accept(self) -> str:
-        return self.headers.get("accept", "")
-
 
 class HttpAnswer(NamedTuple):
     status: int

@@ -24,9 +24,7 @@ MOST_NAMED: Final = 5
 
 
 class Problem(NamedTuple):
-    """A problem, the advice, the page with more, and a command. With `is_bad` somebody can't work; else it
-    warns.
-    """
+    """A problem, the advice, the page with more, and a command. With `is_bad` somebody can't work."""
 
     title: str
     advice: str
@@ -97,8 +95,7 @@ sampled, so they never fit exactly.
 
 
 STILL_MS: Final = 10 * 60_000
-"""The time in which a group must have read something; consumers that commit less often look as if they stood
-still.
+"""The time in which a group must have read something; consumers that commit less often seem to stand still.
 """
 
 
@@ -274,9 +271,7 @@ LEAST_FALL: Final = 0.001
 
 
 def full_in_ms(free: Series) -> int | None:
-    """Return when a disk is full if its free bytes fall as they have; None if they don't, or for too few
-    samples.
-    """
+    """Return when a disk is full if its free bytes fall as they have; None if they don't, or if unknown."""
     trend = trend_of(free)
     if trend is None or not trend.falls:
         return None

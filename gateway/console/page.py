@@ -12,9 +12,9 @@ from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError, Request, Unreachable
-from seqgate.gateway.admin.status import ClusterStatus, StatusRequest, cluster_status
+from seqgate.gateway.admin.status import StatusRequest, cluster_status
 from seqgate.gateway.console.answer import Data, PageAnswer, View
-from seqgate.gateway.console.asking.connections import Cache, Server, may_describe_cluster, server_of
+from seqgate.gateway.console.asking.connections import Cache, Server, kept, may_describe_cluster, server_of
 from seqgate.gateway.console.asking.gateways import MOST_GATEWAYS, PartialCluster, Replies
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.metrics.gateways import Summary
@@ -31,7 +31,8 @@ from seqgate.gateway.console.rights import (
 
 # A visit: one request of one person to a page.
 
-_statuses: Final[Cache[ClusterStatus]] = Cache(3.0)
+status_of: Final = kept(3.0)(cluster_status)
+"""The state of the brokers; one that is a few seconds old counts."""
 _servers: Final[Cache[Server]] = Cache(60.0, is_lasting=True)
 CONFIRMED: Final = "confirmed"
 """The field of a form with which the person confirms a change."""
@@ -111,10 +112,6 @@ class Visit:
         """Return the answer of the cluster to the request of a command. Raises ControlError, as `cluster`."""
         with self.cluster() as cluster:
             return RemoteClient(cluster).ask(request)
-
-    def status(self, cluster: Cluster) -> ClusterStatus:
-        """Return the state of the brokers; one that is a few seconds old counts."""
-        return _statuses.get(self.security, cluster.addresses, lambda: cluster_status(cluster))
 
     @property
     def server(self) -> Server | None:
@@ -216,9 +213,7 @@ class Visit:
         return Data({"times": times, "series": dict(zip(keys, columns, strict=True)), "error": error})
 
     def gateway_figures(self) -> Summary:
-        """Return the newest figures of each gateway; to a person who may not describe the cluster, only how
-        many they are.
-        """
+        """Return the newest figures of each gateway; their number only without DESCRIBE on the cluster."""
         found = self.console.sampler.gateways
         if found.rows and self.user:
             with suppress(ControlError), self.partial() as cluster:

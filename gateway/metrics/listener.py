@@ -85,7 +85,7 @@ class MetricsListener:
         return HttpAnswer(404, PLAIN, b"there is no such page here\n" + _INDEX)
 
     async def _metrics(self, request: HttpRequest) -> HttpAnswer:
-        text = await text_of(self._sources, request.accept)
+        text = await text_of(self._sources, request.headers.get("accept", ""))
         return HttpAnswer(200, text.content_type, text.body)
 
     async def _readiness(self) -> HttpAnswer:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from prometheus_client.core import (
@@ -50,20 +51,20 @@ async def text_of(sources: Sources, accept: str) -> Text:
     """Return the values of all metrics in a format that the request's header `accept` names. The event loop
     reads them in slices, and a thread writes them, so that requests wait for neither.
     """
-    async with sources.reading:
-        return await _text_of(sources, *_encoder(accept))
-
-
-async def _text_of(sources: Sources, encoder: Callable[..., bytes], content_type: str) -> Text:
+    encoder, content_type = _encoder(accept)
     pieces: list[bytes] = []
-    for subject in SUBJECTS:
-        samples = await all_of(subject.read(sources))
-        pieces.append(
-            await asyncio.to_thread(_written, encoder, partial(_families, subject.metrics, samples))
-        )
-    pushed = await all_of(sources.services.telemetry.pushed_series())
-    pieces.append(await asyncio.to_thread(_written, encoder, partial(pushed_families, pushed)))
-    pieces.append(await asyncio.to_thread(_written, encoder, process_families))
+
+    async def write(collect: Callable[[], Iterable[Family]]) -> None:
+        # the encoders of prometheus_client take a registry, of which they call `collect`
+        pieces.append(await asyncio.to_thread(encoder, SimpleNamespace(collect=collect)))
+
+    async with sources.reading:
+        for subject in SUBJECTS:
+            samples = await all_of(subject.read(sources))
+            await write(partial(_families, subject.metrics, samples))
+        pushed = await all_of(sources.services.telemetry.pushed_series())
+        await write(partial(pushed_families, pushed))
+        await write(process_families)
     is_open = any(piece.endswith(_END) for piece in pieces)
     body = b"".join(piece.removesuffix(_END) for piece in pieces)
     return Text(content_type, body + _END if is_open else body)
@@ -85,17 +86,6 @@ def _encoder(accept: str) -> tuple[Callable[..., bytes], str]:
         return choose_encoder(accept)
     except Exception:  # noqa: BLE001 - prometheus_client raises any error for a version that is no number
         return choose_encoder("")
-
-
-class _Registry:
-    """The families of one subject, as the encoders of prometheus_client take them."""
-
-    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
-        self.collect = collect
-
-
-def _written(encoder: Callable[..., bytes], collect: Callable[[], Iterable[Family]]) -> bytes:
-    return encoder(_Registry(collect))
 
 
 def _families(metrics: Iterable[Metric], samples: Iterable[Sample]) -> Iterator[Family]:

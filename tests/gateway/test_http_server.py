@@ -17,7 +17,8 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 async def _echo(request: HttpRequest) -> HttpAnswer:
     if request.path == "/fails":
         raise ValueError("a bug")
-    text = f"{request.method} {request.path} {dict(request.fields)} {request.accept} "
+    accept = request.headers.get("accept", "")
+    text = f"{request.method} {request.path} {dict(request.fields)} {accept} "
     return HttpAnswer(200, PLAIN, text.encode() + request.body)
 
 

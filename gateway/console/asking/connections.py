@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from kafka.errors import KafkaError
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
@@ -192,6 +192,7 @@ TIMES_LONGER: Final = 10
 """An answer counts for so many times the time that asking took: a quick answer is soon asked for again."""
 
 A = TypeVar("A")
+Q = ParamSpec("Q")
 
 
 @dataclass(slots=True)
@@ -209,9 +210,7 @@ class Cache(Generic[A]):
     def __init__(
         self, kept_s: float, clock: Callable[[], float] = time.monotonic, *, is_lasting: bool = False
     ) -> None:
-        """Keep each answer for at most `kept_s` seconds of the clock. `is_lasting`: a quick answer counts for
-        as long.
-        """
+        """Keep each answer for at most `kept_s` seconds; with `is_lasting` a quick answer for as long."""
         self._kept_s = kept_s
         self._clock = clock
         self._is_lasting = is_lasting
@@ -242,6 +241,26 @@ class Cache(Generic[A]):
     def forget(self) -> None:
         with self._lock:
             self._answers.clear()
+
+
+class Kept(Generic[Q, A]):
+    """A function that asks a cluster; for the same login an answer that is a few seconds old counts."""
+
+    def __init__(self, kept_s: float, ask: Callable[Concatenate[Cluster, Q], A]) -> None:
+        self._ask = ask
+        self._cache: Cache[A] = Cache(kept_s)
+
+    def __call__(self, cluster: Cluster, *args: Q.args, **kwargs: Q.kwargs) -> A:
+        key = cluster.addresses, cluster.is_partial, args
+        return self._cache.get(cluster.reached.security, key, lambda: self._ask(cluster, *args, **kwargs))
+
+    def forget(self) -> None:
+        self._cache.forget()
+
+
+def kept(kept_s: float) -> Callable[[Callable[Concatenate[Cluster, Q], A]], Kept[Q, A]]:
+    """Decorate a function that asks a cluster; its arguments tell apart what it asks."""
+    return lambda ask: Kept(kept_s, ask)
 
 
 # Who leads each partition, with the epoch of the leader. Raises ControlError.
@@ -310,9 +329,7 @@ class ClusterLogin:
     def __init__(
         self, addresses: Sequence[tuple[str, int]], security: ClientSecurity, pool: Executor
     ) -> None:
-        """Prepare for the listener at these addresses; `security` is that of the console itself, and `pool`
-        asks the addresses at once.
-        """
+        """Take the addresses, which `pool` asks at once, and the console's own `security`."""
         self._addresses = tuple(addresses)
         self._pool = pool
         self._security = security

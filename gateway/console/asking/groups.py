@@ -33,7 +33,7 @@ from seqgate.gateway.admin.remote.broker import GROUP, ask_broker, finding
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.groups import LETTER_TOPIC
-from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.asking.connections import Cache, kept
 from seqgate.gateway.console.asking.records import RecordFilter, Wish, record_page
 from seqgate.gateway.console.asking.topics import topic_places
 from seqgate.gateway.coordinator.places import TopicPartition
@@ -164,21 +164,17 @@ class GroupFigures:
 
 UNKNOWN: Final = GroupFigures(None, None, None)
 
-group_lists: Final[Cache[list[GroupLine]]] = Cache(KEPT_S)
 figures: Final[Cache[Mapping[str, GroupFigures]]] = Cache(KEPT_S)
 
 
+@kept(KEPT_S)
 def group_lines(cluster: Cluster) -> list[GroupLine]:
     """Return all groups, by their ids; a list that is a few seconds old counts."""
-    return group_lists.get(
-        cluster.reached.security,
-        (cluster.addresses, cluster.is_partial),
-        lambda: [
-            GroupLine(group, kind_of(group_type(row), protocol), group_state(row), protocol)
-            for group, row in sorted(listed(cluster).items())
-            for protocol in [str(row.get("protocol_type") or "")]
-        ],
-    )
+    return [
+        GroupLine(group, kind_of(group_type(row), protocol), group_state(row), protocol)
+        for group, row in sorted(listed(cluster).items())
+        for protocol in [str(row.get("protocol_type") or "")]
+    ]
 
 
 def kind_of(group_type: str, protocol_type: str | None) -> str:
@@ -225,16 +221,9 @@ class GroupLetters(NamedTuple):
     trouble: str | None = None
 
 
-group_letters: Final[Cache[GroupLetters]] = Cache(KEPT_S)
-
-
+@kept(KEPT_S)
 def newest_letters(cluster: Cluster, group: str) -> GroupLetters:
     """Return the newest letters of a group; an answer that is a few seconds old counts."""
-    key = cluster.addresses, group
-    return group_letters.get(cluster.reached.security, key, lambda: _asked_letters(cluster, group))
-
-
-def _asked_letters(cluster: Cluster, group: str) -> GroupLetters:
     rows = described(cluster, "group", [group]).get(group, ())
     topic = next((row.value for row in rows if row.name == LETTER_TOPIC and row.value), None)
     if topic is None:

@@ -17,7 +17,7 @@ from seqgate.gateway.admin.configs import described
 from seqgate.gateway.admin.remote.broker import ask_broker, metadata
 from seqgate.gateway.admin.remote.cluster import Cluster, no_topic, refusal
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.asking.connections import kept
 from seqgate.gateway.coordinator.places import TopicPartition
 from seqgate.gateway.protocol.frames import topic_id_text
 
@@ -183,15 +183,9 @@ class TopicLine:
         return f"{self.under_replicated} under-replicated" if self.under_replicated else ""
 
 
-topic_lists: Final[Cache[list[TopicLine]]] = Cache(KEPT_S)
-
-
+@kept(KEPT_S)
 def topic_lines(cluster: Cluster) -> list[TopicLine]:
     """Return all topics, by name; a list that is a few seconds old counts."""
-    return topic_lists.get(cluster.reached.security, cluster.addresses, lambda: _asked(cluster))
-
-
-def _asked(cluster: Cluster) -> list[TopicLine]:
     found = metadata(cluster.reached, TIMEOUT_S)
     return lines_of(found, log_dirs(cluster, found, TIMEOUT_S))
 
@@ -265,16 +259,10 @@ TOPICS_AT_ONCE: Final = 500
 
 Settings = Mapping[str, str]
 
-_known: Final[Cache[dict[str, Settings]]] = Cache(KEPT_S)
 
-
-def topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings]:
+@kept(KEPT_S)
+def topic_settings(cluster: Cluster, names: tuple[str, ...]) -> dict[str, Settings]:
     """Return these settings of each topic but internal ones; Apache Kafka has none of Seqgate's own."""
-    key = (cluster.addresses, tuple(names))
-    return _known.get(cluster.reached.security, key, lambda: _asked_topic_settings(cluster, names))
-
-
-def _asked_topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings]:
     found = metadata(cluster.reached, TIMEOUT_S).topics
     topics = sorted(str(topic.name) for topic in found if topic.name is not None and not topic.is_internal)
     return settings_of(cluster, topics, names)

@@ -271,9 +271,7 @@ class History:
         }
 
     def series(self, metric: str, labels: Mapping[str, str] = NO_LABELS, range_ms: int = HOUR_MS) -> Series:
-        """Return a series over the time before the newest sample: as sampled for up to 15 minutes, otherwise
-        in minutes.
-        """
+        """Return a series before the newest sample: as sampled for up to 15 minutes, otherwise in minutes."""
         times, (values,) = self.columns([key_of(metric, labels)], range_ms)
         return Series(times, values)
 
@@ -410,9 +408,7 @@ _decoder: Final = msgspec.msgpack.Decoder(_Frame)
 
 
 class HistoryFile:
-    """The file in which a console keeps its history, and the strips of producers. One console uses it at a
-    time.
-    """
+    """The file in which one console at a time keeps its history, and the strips of producers."""
 
     def __init__(
         self, path: Path, history: History, producers: ProducerEvents, most_bytes: int = MOST_BYTES

@@ -317,12 +317,9 @@ def disks(cluster: Cluster) -> Values:
 # Figures that are sampled only while somebody looks, such as the lag of one group.
 
 KEPT_S: Final = 15 * 60.0
-"""Time after the last look in which a figure is still sampled, so that a reload of the page has its history.
-"""
+"""Time after the last look in which a figure is still sampled, for a reload of the page."""
 MOST_WATCHES: Final = 30
-"""Figures that are watched at a time; the one that nobody has looked at for longest ends when another begins.
-"""
-
+"""Figures that are watched at a time; the one whose last look is the oldest ends when another begins."""
 MOST_WATCHED: Final = 400
 """Series of one watched figure."""
 

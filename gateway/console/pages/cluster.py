@@ -34,7 +34,7 @@ from seqgate.gateway.console.answer import (
     with_units,
 )
 from seqgate.gateway.console.asking.connections import leaders_of
-from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit, above_form
+from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit, above_form, status_of
 
 MOST_CHANGES: Final = 30
 """Changes of leaders that the page lists, the newest ones."""
@@ -45,7 +45,7 @@ MOST_PARTITIONS: Final = 50
 def cluster_page(visit: Visit) -> PageAnswer:
     """Show what the brokers tell, and what the gateway behind --metrics knows of itself and its bucket."""
     with visit.partial() as cluster:
-        status = visit.status(cluster)
+        status = status_of(cluster)
         listed = gateways_remote(cluster, GatewaysRequest())
         leaders = leaders_of(cluster)
     changes = visit.console.sampler.leader_changes

@@ -114,9 +114,7 @@ NEAR: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
-    """A limit of a gateway: its setting, what counts towards it now, and the limit itself, None where there
-    is none.
-    """
+    """A limit of a gateway: its setting, what counts towards it now, and the limit; None: there is none."""
 
     setting: str
     used: float
@@ -151,9 +149,7 @@ def nearest(limits: Iterable[LimitRow]) -> list[LimitRow]:
 
 
 def limits_told(visit: Visit) -> tuple[Gathered[MetricsPage] | None, str | None, list[LimitRow]]:
-    """Return what the gateways told, or why they did not, as `Visit.told_by_gateways`, and their limits, the
-    nearest first.
-    """
+    """Return what `Visit.told_by_gateways` returns, and the limits of the gateways, the nearest first."""
     found, trouble = visit.told_by_gateways(MetricsRequest("seqgate_limit_"))
     rows = [
         row

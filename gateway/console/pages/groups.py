@@ -49,7 +49,6 @@ from seqgate.gateway.console.asking.groups import (
     GroupLine,
     group_figures,
     group_lines,
-    group_lists,
     kind_of,
     lag_by_topic,
     newest_letters,
@@ -144,7 +143,7 @@ def delete(visit: Visit) -> PageAnswer:
     if outcome.refusal is not None:
         raise ControlError(outcome.refusal)
     if is_confirmed:
-        group_lists.forget()
+        group_lines.forget()
         return Redirect("/groups", notice=f"Group {shown(group)} is deleted.")
     return Confirmation(
         title=f"Delete group {shown(group)}?",
@@ -247,7 +246,7 @@ def reset(visit: Visit) -> PageAnswer:
     skipped, again = sum(each.skipped for each in moved), sum(each.again for each in moved)
     partitions = counted(len(moved), "partition")
     if visit.is_confirmed:
-        group_lists.forget()
+        group_lines.forget()
         return Redirect(
             address("/groups/view", group=group),
             notice=f"The offsets of group {shown(group)} in {partitions} are committed.",

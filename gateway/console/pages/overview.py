@@ -13,7 +13,7 @@ from seqgate.gateway.admin.status import ClusterStatus, Status, StatusRequest
 from seqgate.gateway.admin.transactions.hanging import FindHangingRequest
 from seqgate.gateway.admin.transactions.list_and_describe import rows_of
 from seqgate.gateway.console.answer import PageAnswer, View
-from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.asking.connections import kept
 from seqgate.gateway.console.asking.groups import group_figures, group_lines
 from seqgate.gateway.console.health import Facts, GroupSamples, OpenTransaction, Problem, full_in_ms, judge
 from seqgate.gateway.console.metrics import rates
@@ -27,7 +27,7 @@ from seqgate.gateway.console.metrics.history import (
     TOPIC_LAG,
     TOPIC_RECORDS,
 )
-from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit
+from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Visit, status_of
 from seqgate.gateway.console.pages.transactions import TransactionFilter, listed
 
 SERIES: Final = (
@@ -64,7 +64,7 @@ def overview(visit: Visit) -> PageAnswer:
             # a page waits once for brokers and a listener that are silent
             told = meanwhile.submit(_gateway_status, visit)
             with visit.partial() as cluster:
-                status, silent = visit.status(cluster), cluster.silent
+                status, silent = status_of(cluster), cluster.silent
             gateway, trouble = told.result()
     except Unreachable as error:
         advice = f"{error}. This page asks again by itself."
@@ -196,7 +196,9 @@ def _transactions(cluster: Cluster) -> list[OpenTransaction]:
     ]
 
 
-_hanging_counts: Final[Cache[int]] = Cache(60.0)
+@kept(60.0)
+def _hanging_count(cluster: Cluster) -> int:
+    return len(RemoteClient(cluster).ask(FindHangingRequest()).hanging)
 
 
 def _hanging(visit: Visit, notes: list[Problem], status: ClusterStatus) -> int | None:
@@ -208,15 +210,7 @@ def _hanging(visit: Visit, notes: list[Problem], status: ClusterStatus) -> int |
         return len(told.hanging)
     if status.partitions > MOST_PARTITIONS:
         return None
-    return _asked(
-        visit,
-        notes,
-        lambda cluster: _hanging_counts.get(
-            visit.security,
-            cluster.addresses,
-            lambda: len(RemoteClient(cluster).ask(FindHangingRequest()).hanging),
-        ),
-    )
+    return _asked(visit, notes, _hanging_count)
 
 
 PAGE: Final = Page(

@@ -210,9 +210,7 @@ def owner_numbers(blocks: Iterable[BlockRow]) -> dict[str, int]:
 
 
 def gaps(blocks: Sequence[BlockRow]) -> list[tuple[int, int]]:
-    """Return the ids between blocks that no block holds, both inclusive; `blocks` are in the order of their
-    first ids.
-    """
+    """Return the first and the last ids between blocks, which are in the order of their first ids."""
     found: list[tuple[int, int]] = []
     reached: int | None = None
     for block in blocks:

@@ -130,9 +130,7 @@ def _names(visit: Visit, text: str) -> Iterator[Hit]:
 
 
 def _keys(visit: Visit, text: str) -> Iterator[Hit]:
-    """Yield a search of the keys of each topic. Nobody has an index of keys: a topic is read when it is
-    chosen.
-    """
+    """Yield a search of the keys of each topic; without an index, a topic is read when it is chosen."""
     with visit.cluster() as cluster:
         names = [line.name for line in topic_lines(cluster) if not line.is_internal]
     for name in names:

@@ -34,7 +34,6 @@ from seqgate.gateway.console.asking.topics import (
     record_counts,
     settings_of,
     topic_lines,
-    topic_lists,
     topic_places,
 )
 from seqgate.gateway.console.metrics.history import (
@@ -186,7 +185,7 @@ def create(visit: Visit) -> PageAnswer:
                 raise ControlError(f"topic {name} can't be created: {outcome.error}")
             if not visit.is_confirmed:
                 return _question(name, partitions, replicas, settings)
-    topic_lists.forget()
+    topic_lines.forget()
     return Redirect(topic_path(name), f"Topic {name} is created.")
 
 
@@ -244,7 +243,7 @@ def delete(visit: Visit) -> PageAnswer:
         (outcome,) = delete_topics(cluster, [name])
     if outcome.error is not None:
         raise ControlError(f"topic {name} is not deleted: {outcome.error}")
-    topic_lists.forget()
+    topic_lines.forget()
     return Redirect("/topics", f"Topic {name} is deleted.")
 
 
@@ -345,7 +344,7 @@ def add_partitions(visit: Visit) -> PageAnswer:
         outcome = alter_topic(cluster, name, partitions=wanted, settings={}, unset=())
     if outcome.error is not None:
         raise ControlError(f"topic {name} keeps its partitions: {outcome.error}")
-    topic_lists.forget()
+    topic_lines.forget()
     return Redirect(topic_path(name), f"Topic {name} has {counted(wanted, 'partition')}.")
 
 

@@ -33,7 +33,7 @@ from seqgate.gateway.console.answer import (
     page_of,
     typed_for,
 )
-from seqgate.gateway.console.asking.connections import Cache
+from seqgate.gateway.console.asking.connections import kept
 from seqgate.gateway.console.metrics import rates
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit
 
@@ -111,7 +111,7 @@ def abort(visit: Visit) -> PageAnswer:
     typed = typed_for(name, str(planned.producer_id))
     if visit.is_confirmed and visit.text("typed") == typed:
         done = visit.ask(AbortTransactionRequest(name, planned.start_ms, execute=True))
-        listings.forget()
+        listed.forget()
         return Redirect(page, notice=_done(name, done))
     return Confirmation(
         title=f"Abort the transaction of {name}?",
@@ -241,23 +241,14 @@ class TransactionFilter(NamedTuple):
 _ENDED: Final = {"CompleteCommit": 1, "CompleteAbort": 1, "Empty": 1, "Dead": 1}
 """The states without an open transaction, which a list has last."""
 
-listings: Final[Cache[list[ListedId]]] = Cache(KEPT_S)
 
-
+@kept(KEPT_S)
 def listed(cluster: Cluster, wanted: TransactionFilter) -> list[ListedId]:
     """Return the ids that pass the filters, those with an open transaction first, then by id; a list that is
     a few seconds old counts.
     """
     if wanted.state is not None and wanted.state not in states():
         raise ControlError(f"state must be one of {', '.join(states())}, not {wanted.state}")
-    return listings.get(
-        cluster.reached.security,
-        (cluster.addresses, cluster.is_partial, wanted),
-        lambda: _asked(cluster, wanted),
-    )
-
-
-def _asked(cluster: Cluster, wanted: TransactionFilter) -> list[ListedId]:
     request = ListTransactionsRequest(
         states=[] if wanted.state is None else [wanted.state],
         producer_ids=[] if wanted.producer_id is None else [wanted.producer_id],

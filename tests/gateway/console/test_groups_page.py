@@ -54,7 +54,7 @@ def console(gateway: GatewayProcess) -> Iterator[ConsoleClient]:
 
 def fresh(console: ConsoleClient) -> None:
     """Let the console forget the list of groups that it has kept for some seconds."""
-    groups.group_lists.forget()
+    groups.group_lines.forget()
     groups.figures.forget()
 
 
@@ -242,7 +242,7 @@ def test_a_share_group_shows_its_newest_dead_letters(console: ConsoleClient, gat
     produce(bootstrap, "orders", 1, next_producer_id(bootstrap), 0, RECORDS)
 
     def shown() -> str:
-        groups.group_letters.forget()
+        groups.newest_letters.forget()
         return text_of(console.page("/groups/view?group=desk"))
 
     with Wire(bootstrap) as wire:

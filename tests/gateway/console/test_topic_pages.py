@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqgate.gateway.console.asking.topics import topic_lists
+from seqgate.gateway.console.asking.topics import topic_lines
 from tests.support.console_client import ConsoleClient, text_of, title_of
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate
@@ -88,6 +88,6 @@ def test_a_topic_that_does_not_exist_is_told_with_the_nearest(
     console: ConsoleClient, shared_gateway: GatewayProcess
 ) -> None:
     seqgate("topics", "create", "tp-orders", "--bootstrap", shared_gateway.bootstrap)
-    topic_lists.forget()
+    topic_lines.forget()
     assert "the nearest name is tp-orders" in text_of(console.page("/topics/tp-order"))
     assert "there is no topic" in text_of(console.page("/topics/%3Cscript%3E"))
