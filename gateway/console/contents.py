@@ -21,6 +21,7 @@ import struct
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -302,6 +303,12 @@ def without_indexes(content: bytes) -> bytes | None:
 
 # Reads Protobuf with a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=FILE` writes it.
 
+_WELL_KNOWN: Final = {
+    f"google/protobuf/{name}.proto": f"google.protobuf.{name}_pb2"
+    for name in ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
+}
+"""The files of protobuf's own, and their modules."""
+
 
 def message_class(descriptors: bytes, name: str) -> Any:
     """Return the class of a message; no name: the only one of the last file. Raises ContentError."""
@@ -322,7 +329,7 @@ def message_class(descriptors: bytes, name: str) -> Any:
         raise
     except KeyError:
         raise ContentError(
-            f"the descriptors have no message {wanted}; they have {_names(files) or 'none'}"
+            f"the descriptors have no message {wanted}; they have {_shown_names(files)}"
         ) from None
     except Exception as error:  # noqa: BLE001 - the package raises errors of several kinds on wrong bytes
         raise ContentError(
@@ -333,44 +340,33 @@ def message_class(descriptors: bytes, name: str) -> Any:
 
 def _add_well_known(pool: Any, needed: str, given: set[str]) -> None:
     """Add a file of protobuf's own, such as google/protobuf/timestamp.proto, which people leave out."""
-    if needed in given or not needed.startswith("google/protobuf/"):
+    if needed in given or needed not in _WELL_KNOWN:
         return
-    from google.protobuf import (  # noqa: PLC0415 - registers the files in the default pool
-        any_pb2,
-        descriptor_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        wrappers_pb2,
-    )
+    from google.protobuf import descriptor_pb2  # noqa: PLC0415 - slow
 
-    known = (any_pb2, duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
-    for module in known:
-        if module.DESCRIPTOR.name == needed:
-            file = descriptor_pb2.FileDescriptorProto()
-            module.DESCRIPTOR.CopyToProto(file)
-            pool.Add(file)
-            given.add(needed)
+    file = descriptor_pb2.FileDescriptorProto()
+    import_module(_WELL_KNOWN[needed]).DESCRIPTOR.CopyToProto(file)
+    pool.Add(file)
+    given.add(needed)
 
 
 def _only_message(files: Any) -> str:
-    messages = (
-        [_full_name(files.file[-1], message) for message in files.file[-1].message_type] if files.file else []
-    )
+    messages = _names(files.file[-1:])
     if len(messages) != 1:
-        raise ContentError(f"name the message type; the descriptors have {_names(files) or 'none'}")
+        raise ContentError(f"name the message type; the descriptors have {_shown_names(files)}")
     return messages[0]
 
 
-def _names(files: Any) -> str:
-    names = [_full_name(file, message) for file in files.file for message in file.message_type]
-    return ", ".join(names[:20])
+def _shown_names(files: Any) -> str:
+    return ", ".join(_names(files.file)[:20]) or "none"
 
 
-def _full_name(file: Any, message: Any) -> str:
-    return f"{file.package}.{message.name}" if file.package else str(message.name)
+def _names(files: Any) -> list[str]:
+    return [
+        f"{file.package}.{message.name}" if file.package else str(message.name)
+        for file in files
+        for message in file.message_type
+    ]
 
 
 def read_protobuf(content: bytes, kind: Any) -> str:

@@ -63,20 +63,18 @@ class Desk:
                 return Route(endpoint.path, partial(self._post, endpoint), methods=["POST"])
 
     async def _get(self, endpoint: Get, request: Request) -> Response:
+        visit = stranger(self.console, request)
         try:
             visit = await visit_of(self.console, request, operation_of(endpoint.path, changes=False))
-        except LoginNeeded:
-            return self.to_login(request)
-        except ControlError as error:
-            return self.refused(request, stranger(self.console, request), error)
-        key = f"{visit.session_id} {visit.user} {request.url.path}?{request.url.query}"
-        try:
+            key = f"{visit.session_id} {visit.user} {request.url.path}?{request.url.query}"
             running = self.work.resume(key) or self.work.begin(partial(_found, endpoint.function, visit))
             done, _ = await asyncio.wait([asyncio.wrap_future(running.future)], timeout=PATIENCE_S)
             if not done:
                 self.work.keep(key, running)
                 return self._waiting(request, visit, endpoint, running.began)
             return self.sent(request, visit, done.pop().result())
+        except LoginNeeded:
+            return self.to_login(request)
         except ControlError as error:
             return self.refused(request, visit, error)
 
