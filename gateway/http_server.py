@@ -117,7 +117,9 @@ class HttpServer:
                 try:
                     request = await self._next_request(protocol, reader)
                 except h11.RemoteProtocolError as error:
-                    await _refuse(protocol, writer, error)
+                    if protocol.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+                        answer = HttpAnswer(error.error_status_hint, PLAIN, b"the request is malformed\n")
+                        await _send(protocol, writer, answer, has_body=True)
                     return
             if request is None:
                 return
@@ -170,14 +172,6 @@ class HttpServer:
                 return request, bytes(body) if len(body) <= self._max_body_bytes else None
             elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
                 return None
-
-
-async def _refuse(
-    protocol: h11.Connection, writer: asyncio.StreamWriter, error: h11.RemoteProtocolError
-) -> None:
-    if protocol.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
-        answer = HttpAnswer(error.error_status_hint, PLAIN, b"the request is malformed\n")
-        await _send(protocol, writer, answer, has_body=True)
 
 
 async def _send(

@@ -167,11 +167,12 @@ def compose_metrics(
         topics=TopicTraffic(services.partitions.registry, config.int("seqgate.metrics.topics.max")),
         loop_delay=LoopDelay(services.node.loop, partial(_arm, requests, services)),
     )
-    return Metrics(
-        sources,
-        None if config.optional_str(METRICS_LISTENER) is None else MetricsListener(config, sources),
-        None if config.optional_str(OTLP_ENDPOINT) is None else _exporter(config, sources),
-    )
+    listener = None if config.optional_str(METRICS_LISTENER) is None else MetricsListener(config, sources)
+    if config.optional_str(OTLP_ENDPOINT) is None:
+        return Metrics(sources, listener, None)
+    from seqgate.gateway.metrics.otlp import OtlpExporter  # noqa: PLC0415 - an extra
+
+    return Metrics(sources, listener, OtlpExporter(config, sources))
 
 
 def _arm(requests: RequestTimes | None, services: Services) -> None:
@@ -180,12 +181,6 @@ def _arm(requests: RequestTimes | None, services: Services) -> None:
         requests.arm()
     if services.partitions.append_times is not None:
         services.partitions.append_times.arm()
-
-
-def _exporter(config: Config, sources: Sources) -> OtlpExporter:
-    from seqgate.gateway.metrics.otlp import OtlpExporter  # noqa: PLC0415 - an extra
-
-    return OtlpExporter(config, sources)
 
 
 # The answers of the control socket that change nothing, for programs that reach only the metrics listener,

@@ -250,64 +250,43 @@ def _spans_back(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
 ) -> dict[int, range]:
-    """Return the offsets to search for a page that ends before positions, or with the newest records."""
+    """Return the offsets to search for a page that ends before positions, or with the newest records: fewer
+    where records are large.
+    """
     given = wish.positions or {}
-    before = {partition: min(given.get(partition, end), end) for partition, end in ends.items()}
-    back = _offsets_back(cluster, topic, wish, wanted, before)
-    return {
-        partition: range(max(starts[partition], end - back[partition]), end)
-        for partition, end in before.items()
-    }
-
-
-def _offsets_back(
-    cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: RecordFilter, before: Mapping[int, int]
-) -> dict[int, int]:
-    """Return how many offsets to go back in each partition: fewer where records are large."""
     many = wish.searched if wanted.matches is not None else wish.rows
-    places = [place for place in topic.partitions if place.partition in before]
-    figures = partition_figures(cluster, topic, places)
-    budget = MOST_BYTES // max(1, len(places)) // 2
-    back = {}
-    for partition in before:
+    figures = partition_figures(
+        cluster, topic, [place for place in topic.partitions if place.partition in ends]
+    )
+    budget = MOST_BYTES // max(1, len(figures)) // 2
+    spans = {}
+    for partition, log_end in ends.items():
         figure = figures[partition]
         used = (figure.log_end_offset or 0) - (figure.log_start_offset or 0)
         average = (figure.size_bytes or 0) // max(1, used)
-        back[partition] = max(1, min(many, budget // max(1, average)))
-    return back
+        back = max(1, min(many, budget // max(1, average)))
+        end = min(given.get(partition, log_end), log_end)
+        spans[partition] = range(max(starts[partition], end - back), end)
+    return spans
 
 
 def _spans_on(
     cluster: Cluster, topic: TopicPlaces, wish: Wish, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, range]:
     """Return the offsets to search for a page that begins somewhere."""
-    first = _first_offsets(cluster, topic, wish, starts, ends)
+    first = starts
+    if wish.start is From.OFFSET:
+        first = dict.fromkeys(starts, wish.at)
+    elif wish.start is From.AFTER:
+        first = {**ends, **(wish.positions or {})}
+    elif wish.start is From.TIME:
+        found = cluster.offsets([(topic.name, partition) for partition in ends], wish.at)
+        # the log end stands for a time after the last record
+        first = {**ends, **{partition: offset for (_, partition), offset in found.items() if offset >= 0}}
     return {
         partition: range(min(max(first[partition], starts[partition]), end), end)
         for partition, end in ends.items()
     }
-
-
-def _first_offsets(
-    cluster: Cluster, topic: TopicPlaces, wish: Wish, starts: Mapping[int, int], ends: Mapping[int, int]
-) -> Mapping[int, int]:
-    match wish.start:
-        case From.OFFSET:
-            return dict.fromkeys(starts, wish.at)
-        case From.AFTER:
-            given = wish.positions or {}
-            return {partition: given.get(partition, end) for partition, end in ends.items()}
-        case From.TIME:
-            return _at_time(cluster, topic, wish.at, ends)
-        case _:
-            return starts
-
-
-def _at_time(cluster: Cluster, topic: TopicPlaces, time_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
-    """Return the offset of the first record that is not older than a time, or the log end."""
-    found = cluster.offsets([(topic.name, partition) for partition in ends], time_ms)
-    firsts = {partition: found.get((topic.name, partition), -1) for partition in ends}
-    return {partition: end if firsts[partition] < 0 else firsts[partition] for partition, end in ends.items()}
 
 
 def _order(spans: Mapping[int, range]) -> Callable[[Kept], tuple[int, int, int]]:
