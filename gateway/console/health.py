@@ -43,7 +43,7 @@ class Health(NamedTuple):
 # Trends.
 
 ENOUGH: Final = 9
-"""Series without which there is no judgement."""
+"""Samples without which there is no judgement."""
 LONG_ENOUGH_MS: Final = 5 * 60_000
 """Time that the samples must span."""
 _PARTS: Final = 3

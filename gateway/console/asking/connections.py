@@ -243,7 +243,7 @@ class Cache(Generic[A]):
             self._answers.clear()
 
 
-class Kept(Generic[Q, A]):
+class KeptAnswers(Generic[Q, A]):
     """A function that asks a cluster; for the same login an answer that is a few seconds old counts."""
 
     def __init__(self, kept_s: float, ask: Callable[Concatenate[Cluster, Q], A]) -> None:
@@ -258,9 +258,9 @@ class Kept(Generic[Q, A]):
         self._cache.forget()
 
 
-def kept(kept_s: float) -> Callable[[Callable[Concatenate[Cluster, Q], A]], Kept[Q, A]]:
+def kept(kept_s: float) -> Callable[[Callable[Concatenate[Cluster, Q], A]], KeptAnswers[Q, A]]:
     """Decorate a function that asks a cluster; its arguments tell apart what it asks."""
-    return lambda ask: Kept(kept_s, ask)
+    return lambda ask: KeptAnswers(kept_s, ask)
 
 
 # Who leads each partition, with the epoch of the leader. Raises ControlError.
