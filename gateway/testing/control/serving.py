@@ -31,8 +31,7 @@ from seqgate.gateway.running import (
 )
 from seqgate.gateway.stop_signals import signals_taken
 from seqgate.gateway.testing.broker_thread import BrokerThread, NotNow
-from seqgate.gateway.testing.control.command import Orders
-from seqgate.gateway.testing.control.routes import ROUTES, Asked, Route, description
+from seqgate.gateway.testing.control.routes import ROUTES, Asked, Orders, Route, description
 from seqgate.gateway.testing.data_directory import DataDirectory
 
 logger = logging.getLogger(__name__)

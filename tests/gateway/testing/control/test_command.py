@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 
-from seqgate.gateway.testing.control.command import DEFAULTS, FAULTS, order
+from seqgate.gateway.testing.control.command import order
+from seqgate.gateway.testing.control.routes import DEFAULTS, FAULTS
 from seqgate.gateway.testing.faults import Faults
 
 
