@@ -14,10 +14,10 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, NamedTuple, ParamSpec, Self, TypeVar
 
 import msgspec
 
@@ -240,19 +240,25 @@ def asks(
     """
 
     def make(function: Callable[Concatenate[C, P], Output | None]) -> Command:
-        parts = _Parts(function, reach, is_first=first)
+        parts = cache(lambda: _Parts.of(function, reach))
+
+        def declare() -> Sequence[Parameter]:
+            own = [each for each in parts().own if each.name != AS_JSON]
+            last = [each for each in parts().own if each.name == AS_JSON] or [_JSON]
+            of_reach = parts().of_reach
+            return [*of_reach, *own, *last] if first else [*own, *of_reach, *last]
 
         def run(**given: Any) -> None:
-            opened = _take(reach, parts.of_reach, given)
-            as_json: bool = given[AS_JSON] if parts.takes_json else given.pop(AS_JSON)
-            given |= {
-                name: _take(maker, parameters, given) for name, (maker, parameters) in parts.made.items()
-            }
+            of_reach, own, made = parts()
+            opened = _take(reach, of_reach, given)
+            takes_json = any(each.name == AS_JSON for each in own)
+            as_json: bool = given[AS_JSON] if takes_json else given.pop(AS_JSON)
+            given |= {name: _take(maker, options, given) for name, (maker, options) in made.items()}
             output = typing.cast("Callable[..., Output | None]", function)(opened, **given)
             if output is not None:
                 _end(output, as_json=as_json)
 
-        return Command(function.__name__, run, parts.all, function.__doc__ or "")
+        return Command(function.__name__, run, declare, function.__doc__ or "")
 
     return make
 
@@ -261,49 +267,25 @@ def _take(maker: Callable[..., Any], parameters: Iterable[Parameter], given: dic
     return maker(**{each.name: given.pop(each.name) for each in parameters})
 
 
-class _Parts:
-    """The parameters of a command, by what they are given to; each is made when it is first needed."""
+class _Parts(NamedTuple):
+    """The parameters of a command, by what they are given to."""
 
-    def __init__(self, function: Callable[..., Any], reach: Callable[..., Any], *, is_first: bool) -> None:
-        self._function = function
-        self._reach = reach
-        self._is_first = is_first
+    of_reach: Sequence[Parameter]
+    own: Sequence[Parameter]
+    """The options of the function, and of the functions that make values for it."""
+    made: Mapping[str, tuple[Callable[..., Any], Sequence[Parameter]]]
+    """By parameter, the function that makes its value, and the options that this function takes."""
 
-    @cached_property
-    def _declared(self) -> Sequence[Parameter]:
-        return _parameters(self._function, first=1)
-
-    @cached_property
-    def of_reach(self) -> Sequence[Parameter]:
-        return _parameters(self._reach)
-
-    @cached_property
-    def made(self) -> Mapping[str, tuple[Callable[..., Any], Sequence[Parameter]]]:
-        """By parameter, the function that makes its value, and the options that this function takes."""
-        return {
+    @classmethod
+    def of(cls, function: Callable[..., Any], reach: Callable[..., Any]) -> Self:
+        declared = _parameters(function, first=1)
+        made = {
             each.name: (each.mark.make, _parameters(each.mark.make))
-            for each in self._declared
+            for each in declared
             if isinstance(each.mark, OptionsOf)
         }
-
-    @cached_property
-    def _own(self) -> Sequence[Parameter]:
-        """The options of the function, and of the functions that make values for it."""
-        return [
-            part
-            for each in self._declared
-            for part in (self.made[each.name][1] if each.name in self.made else [each])
-        ]
-
-    @property
-    def takes_json(self) -> bool:
-        return any(each.name == AS_JSON for each in self._own)
-
-    def all(self) -> Sequence[Parameter]:
-        """Return all parameters in the order of the help."""
-        own = [each for each in self._own if each.name != AS_JSON]
-        last = [each for each in self._own if each.name == AS_JSON] or [_JSON]
-        return [*self.of_reach, *own, *last] if self._is_first else [*own, *self.of_reach, *last]
+        own = [part for each in declared for part in (made[each.name][1] if each.name in made else [each])]
+        return cls(_parameters(reach), own, made)
 
 
 def _parameters(function: Callable[..., Any], first: int = 0) -> list[Parameter]:
