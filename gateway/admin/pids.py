@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
     from seqgate.pid_allocator import (
         BlockStore,
-        LastSeen,
         LastSeenPort,
         ProducerIdAllocator,
         ProducerIdBlock,
@@ -688,7 +687,7 @@ def read_embedded(data_dir: Path) -> BlockSource:
 
     image = read_image(whole_state(data_dir, _OR_REDIS))
     _check_is_embedded(data_dir, image)
-    return _source(_ReadOnlyBlocks(blocks_of(image)), image)
+    return _embedded(_ReadOnlyBlocks(blocks_of(image), image.next_producer_id))
 
 
 @contextlib.asynccontextmanager
@@ -699,17 +698,21 @@ async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSour
 
     async with open_metadata(data_dir, _OR_REDIS) as metadata_log:
         _check_is_embedded(data_dir, metadata_log.image)
-        yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
+        yield _embedded(EmbeddedBlockStore(metadata_log, node_id))
 
 
 class _ReadOnlyBlocks:
     """A store that lists its blocks and refuses to change them."""
 
-    def __init__(self, stored: list[ProducerIdBlock]) -> None:
+    def __init__(self, stored: list[ProducerIdBlock], next_producer_id: int) -> None:
         self._stored = stored
+        self._next_producer_id = next_producer_id
 
     async def blocks(self) -> list[ProducerIdBlock]:
         return self._stored
+
+    async def next_producer_id(self) -> int:
+        return self._next_producer_id
 
     async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:  # noqa: ARG002 - interface
         from seqgate.pid_allocator import StoreUnavailable  # noqa: PLC0415 - slow to import
@@ -722,11 +725,8 @@ class _ReadOnlyBlocks:
         raise StoreUnavailable("the data directory is open for reading only")
 
 
-def _source(store: _ReadOnlyBlocks | EmbeddedBlockStore, image: MetadataImage) -> BlockSource:
-    async def next_producer_id() -> int:
-        return image.next_producer_id
-
-    return BlockSource(name=EMBEDDED, store=store, next_producer_id=next_producer_id, shared=False)
+def _embedded(store: _ReadOnlyBlocks | EmbeddedBlockStore) -> BlockSource:
+    return BlockSource(EMBEDDED, store, store.next_producer_id, shared=False)
 
 
 def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
@@ -743,65 +743,36 @@ def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
 # Of a running gateway, and Redis.
 
 
-class _SeenByTheGateway:
-    """The highest id that a gateway saw in the shared store; an operator's claim never changes it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def load(self) -> LastSeen | None:
-        """Return the highest id that the gateway has saved, or None if it has saved none."""
-        from seqgate.pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only with Redis
-
-        return await load_seen(self._path)
-
-    async def save(self, last_seen: LastSeen) -> None:
-        """Save nothing: only the gateway writes the file, and the gateway may be claiming a block now."""
-
-
 def gateway_source(services: Services) -> BlockSource:
     """Return the store of a running gateway."""
     from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE, EmbeddedBlockStore  # noqa: PLC0415 - slow
 
     config = services.node.config
-    owner = f"node-{services.node.node_id}"
-    allocator = services.coordinators.producer_ids
     if config.str("seqgate.producer.id.store") == EMBEDDED:
-        image = services.topics.metadata_log.image
+        source = _embedded(EmbeddedBlockStore(services.topics.metadata_log, services.node.node_id))
+    else:
+        from seqgate.pid_allocator.seen_file import SeenFile  # noqa: PLC0415 - only with Redis
 
-        async def next_producer_id() -> int:
-            return image.next_producer_id
-
-        return BlockSource(
-            name=EMBEDDED,
-            store=EmbeddedBlockStore(services.topics.metadata_log, services.node.node_id),
-            next_producer_id=next_producer_id,
-            shared=False,
-            others_run=lambda: len(services.node.brokers.live_ids) > 1,
-            allocator=allocator,
-            owner=owner,
-        )
-    source = redis_source(config, last_seen=_SeenByTheGateway(Path(config.str("log.dirs")) / SEEN_FILE))
-    source.allocator = allocator
-    source.owner = owner
-    return source
+        # Only the gateway writes the file, and the gateway may be claiming a block now.
+        seen = SeenFile(Path(config.str("log.dirs")) / SEEN_FILE, lambda _path, _content: None)
+        source = redis_source(config, last_seen=seen)
+    return msgspec.structs.replace(
+        source,
+        others_run=lambda: len(services.node.brokers.live_ids) > 1,
+        allocator=services.coordinators.producer_ids,
+        owner=f"node-{services.node.node_id}",
+    )
 
 
 def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> BlockSource:
     """Return the store in the settings' Redis. Raises ValueError: bad address, ControlError: no client."""
     from seqgate.gateway.config.packages import install  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.runtime.topics.producer_ids import open_redis_store  # noqa: PLC0415
 
     try:
-        from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - only with Redis
+        store = open_redis_store(config, last_seen)
     except ModuleNotFoundError as error:
         raise ControlError(install(error.name, "seqgate.producer.id.store=redis", REDIS)) from None
-
-    store = RedisBlockStore(
-        config.str("seqgate.redis.url"),
-        key_prefix=config.str("seqgate.redis.prefix"),
-        timeout_ms=config.int("seqgate.redis.timeout.ms"),
-        last_seen=last_seen,
-    )
     return BlockSource(
         name=REDIS,
         store=store,

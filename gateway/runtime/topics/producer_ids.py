@@ -12,6 +12,7 @@ from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.log import Durability, LogError
 from seqgate.pid_allocator import (
+    LastSeenPort,
     NextIdBehind,
     ProducerIdAllocator,
     ProducerIdBlock,
@@ -35,19 +36,20 @@ def open_store(
     """Return the store of blocks of the settings; `files` is the directory of this process's files."""
     if config.str("seqgate.producer.id.store") == "embedded":
         return EmbeddedBlockStore(metadata_log, config.int("node.id"))
-    return open_redis_store(config, files, durability)
+    from seqgate.pid_allocator.seen_file import SeenFile  # noqa: PLC0415 - only with Redis
+
+    return open_redis_store(config, SeenFile(files / SEEN_FILE, durability.replace))
 
 
-def open_redis_store(config: Config, data_dir: Path, durability: Durability) -> RedisBlockStore:
-    """Return the store shared through Redis. Only this imports its modules: most gateways need none."""
+def open_redis_store(config: Config, last_seen: LastSeenPort | None) -> RedisBlockStore:
+    """Return the store shared through Redis. Only this imports its module: most gateways need none."""
     from seqgate.pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415
-    from seqgate.pid_allocator.seen_file import SeenFile  # noqa: PLC0415
 
     return RedisBlockStore(
         config.str("seqgate.redis.url"),
         key_prefix=config.str("seqgate.redis.prefix"),
         timeout_ms=config.int("seqgate.redis.timeout.ms"),
-        last_seen=SeenFile(data_dir / SEEN_FILE, durability.replace),
+        last_seen=last_seen,
     )
 
 
@@ -97,6 +99,10 @@ class EmbeddedBlockStore:
 
     async def blocks(self) -> list[ProducerIdBlock]:
         return blocks_of(self._metadata_log.image)
+
+    async def next_producer_id(self) -> int:
+        """Return the lowest id at which the next block can begin."""
+        return self._metadata_log.image.next_producer_id
 
     async def move_next(self, producer_id: int) -> int:
         """Skip the ids below `producer_id`; return the old next id. Raises NextIdBehind, StoreUnavailable."""
