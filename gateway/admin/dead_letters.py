@@ -6,7 +6,7 @@ import itertools
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -357,8 +357,8 @@ def list_letters(
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as reached:
         reached.existing_topics([topic])
-        found = find_letters(reached, topic, chosen)
-    listing = LetterListing(topic, found.letters[:limit], _summary(found.letters), found.others)
+        letters, others = find_letters(reached, topic, chosen)
+    listing = LetterListing(topic, letters[:limit], _summary(letters), others)
     return Output(listing, _listing_text(listing))
 
 
@@ -385,8 +385,14 @@ def replay(
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as reached:
         reached.existing_topics([topic])
+
+        def replay_them(execute: bool) -> ReplayReport:
+            if execute:
+                return replay_letters(reached, topic, chosen, limit)
+            return plan_replay(reached, topic, chosen, limit).report(is_dry_run=True)
+
         report = consent.plan_ask_and_do(
-            lambda execute: (replay_letters if execute else replay_planned)(reached, topic, chosen, limit),
+            replay_them,
             _replay_text,
             "Replay them?",
             is_needed=lambda planned: planned.replayed,
@@ -524,15 +530,10 @@ _DEDUPLICATES: Final = "message.deduplication.enable"
 _NAME_HEADERS: Final = tuple(f"message.deduplication.{what}.header" for what in ("name", "sequence", "epoch"))
 
 
-class FoundLetters(NamedTuple):
-    """The letters that a filter takes, the oldest first, and the number of records that are no letters."""
-
-    letters: Sequence[DeadLetter]
-    others: int
-
-
-def find_letters(cluster: Cluster, topic: str, chosen: LetterFilter) -> FoundLetters:
-    """Return the letters of a topic that are there now."""
+def find_letters(cluster: Cluster, topic: str, chosen: LetterFilter) -> tuple[Sequence[DeadLetter], int]:
+    """Return the letters of a topic that a filter takes, the oldest first, and the number of records that are
+    no letters.
+    """
     letters: list[DeadLetter] = []
     replayed: dict[int, set[int]] = defaultdict(set)
     others = 0
@@ -559,7 +560,7 @@ def find_letters(cluster: Cluster, topic: str, chosen: LetterFilter) -> FoundLet
         else letter
         for letter in letters
     )
-    return FoundLetters(sorted(marked, key=lambda one: (one.timestamp, one.partition, one.offset)), others)
+    return sorted(marked, key=lambda one: (one.timestamp, one.partition, one.offset)), others
 
 
 def _records(cluster: Cluster, topic: str, chosen: LetterFilter) -> Iterator[Any]:
@@ -572,15 +573,10 @@ def _records(cluster: Cluster, topic: str, chosen: LetterFilter) -> Iterator[Any
     )
 
 
-def replay_planned(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int | None) -> ReplayReport:
-    """Return what a replay would send back now."""
-    return plan_replay(cluster, topic, chosen, limit).report(is_dry_run=True)
-
-
 def plan_replay(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int | None) -> ReplayPlan:
     """Return which letters a replay would send back now."""
     counts = {row["name"]: len(row["partitions"]) for row in cluster.all_topics() if not row["is_internal"]}
-    return replay_plan(topic, find_letters(cluster, topic, chosen).letters, counts, limit)
+    return replay_plan(topic, find_letters(cluster, topic, chosen)[0], counts, limit)
 
 
 def replay_letters(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int | None) -> ReplayReport:
@@ -713,7 +709,10 @@ def plan_cuts(
     the first that was not replayed, or else at the end.
     """
     (found,) = cluster.existing_topics([topic])
-    _check_is_for_letters(cluster, topic)
+    if _configs(cluster, [topic])[topic].get(_ENABLED) != "true":  # a mistyped name would delete its records
+        raise ControlError(
+            f"topic {topic} does not have {_ENABLED}=true, so it is no dead-letter topic; nothing is dropped"
+        )
     numbers = range(len(found["partitions"]))
     if partition is not None and partition not in numbers:
         raise ControlError(f"topic {topic} has no partition {partition}, only 0 to {len(numbers) - 1}")
@@ -726,29 +725,14 @@ def plan_cuts(
         at_time = cluster.offsets(places, until_ms, "read_committed")
         wanted = {each: at_time[place] for place in places if at_time[place] >= 0 for each in [place[1]]}
     elif replayed:
-        wanted = _first_open(find_letters(cluster, topic, LetterFilter()).letters)
+        for letter in find_letters(cluster, topic, LetterFilter())[0]:
+            if not letter.is_replayed:
+                wanted[letter.partition] = min(letter.offset, wanted.get(letter.partition, letter.offset))
     return [
         LetterCut(each, starts[topic, each], min(max(wanted.get(each, end), starts[topic, each]), end))
         for each in (place[1] for place in places)
         for end in [ends[topic, each]]
     ]
-
-
-def _check_is_for_letters(cluster: Cluster, topic: str) -> None:
-    """Refuse a topic whose records a mistyped name would delete. Raises ControlError."""
-    if _configs(cluster, [topic])[topic].get(_ENABLED) != "true":
-        raise ControlError(
-            f"topic {topic} does not have {_ENABLED}=true, so it is no dead-letter topic; nothing is dropped"
-        )
-
-
-def _first_open(letters: Iterable[DeadLetter]) -> dict[int, int]:
-    """Return the offset of the first letter of each partition that was not replayed."""
-    found: dict[int, int] = {}
-    for letter in letters:
-        if not letter.is_replayed:
-            found[letter.partition] = min(letter.offset, found.get(letter.partition, letter.offset))
-    return found
 
 
 def drop_letters(cluster: Cluster, topic: str, cuts: Iterable[LetterCut]) -> None:
