@@ -1,7 +1,4 @@
-"""`seqgate backlog`: each group's unread backlog in a topic, its effect on producers, and skipped records.
-
-The requests and rows, the command, and the answer of a running gateway.
-"""
+"""`seqgate backlog`: each group's unread backlog in a topic, its effect on producers, and skipped records."""
 
 from __future__ import annotations
 

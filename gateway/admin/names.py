@@ -1,8 +1,4 @@
-"""`seqgate names`: the sequence ids of producer names that topics with deduplication track.
-
-The request and rows, the command, and two answers: a running gateway's on the control socket, and what a data
-directory holds that no gateway has open.
-"""
+"""`seqgate names`: the sequence ids of producer names that topics with deduplication track."""
 
 from __future__ import annotations
 

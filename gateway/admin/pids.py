@@ -1,8 +1,4 @@
-"""`seqgate pids`: the blocks of producer ids.
-
-The requests and rows, the commands, and their answers over any store of blocks: that of a running gateway, a
-data directory that no gateway has open, or Redis.
-"""
+"""`seqgate pids`: the blocks of producer ids."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`seqgate repair`: finds damaged batches, and gives them up.
-
-The rows, also those of `seqgate status`, the command, and its work in a data directory that no gateway has
-open.
-"""
+"""`seqgate repair`: finds damaged batches, and gives them up."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`seqgate status`: the state of a running gateway, or of a cluster.
-
-The request and what `--json` prints, the command and its tables, and two answers: what all brokers of a
-cluster tell over the Kafka protocol, and a running gateway's on the control socket.
-"""
+"""`seqgate status`: the state of a running gateway, or of a cluster."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`seqgate sweep`: orphaned files and state.
-
-The requests and rows, the command, the sweeps of a running gateway, and the sweep of a data directory that no
-gateway has open.
-"""
+"""`seqgate sweep`: orphaned files and state."""
 
 from __future__ import annotations
 

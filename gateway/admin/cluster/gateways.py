@@ -1,8 +1,4 @@
-"""The gateways of a cluster: who leads how much, moves of partitions, and drained gateways.
-
-The commands `seqgate cluster gateways`, `move`, `drain` and `undrain`, and their two answers: any gateway's
-over the Kafka protocol, and that of a running gateway on the control socket.
-"""
+"""The gateways of a cluster: who leads how much, moves of partitions, and drained gateways."""
 
 from __future__ import annotations
 

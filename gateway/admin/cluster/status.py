@@ -1,7 +1,5 @@
 """`seqgate cluster status`: the content of a bucket, from listings and a few reads; or the gateways at an
 address.
-
-The command, its rows and tables, and the answer from the bucket.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """`seqgate restart`: replaces the running gateway's process by the release that is installed now.
-
-The requests, the command, and the gateway's answers: it checks whether the next process can start, and orders
-the restart. `live.py` has what one process leaves to the next.
+`live.py` has what one process leaves to the next.
 """
 
 from __future__ import annotations
