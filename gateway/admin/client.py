@@ -10,7 +10,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
@@ -34,6 +34,7 @@ from seqgate.gateway.admin.request import (
 from seqgate.gateway.cluster.cache.local_caches import CACHES, caches_in
 
 if TYPE_CHECKING:
+    from seqgate.gateway.admin.cluster.gateways import OtherAnswer
     from seqgate.gateway.config import Config
 
 ANSWER_TIMEOUT_S: Final = 40.0
@@ -108,17 +109,23 @@ def ask_each(data_dir: Path, request: Request[A], timeout_s: float = ANSWER_TIME
 
     line = msgspec.json.encode(request).decode()
     question = OthersRequest(line, [node_id for answer in here for node_id in nodes_of(answer)])
-    others = []
     try:
         told = workers.first(lambda place: _ask_at(place, question, timeout_s)).answers
     except ControlError as error:
         return Each(here, [], [*missing, f"other gateways could not be asked: {error}"])
+    others, silent = answers_of(told, request)
+    return Each(here, [*others.values()], missing + silent)
+
+
+def answers_of(told: Iterable[OtherAnswer], request: Request[A]) -> tuple[dict[int, A], list[str]]:
+    """Return the answers of other gateways by node id, and a sentence about each that gave none."""
+    answers, missing = {}, []
     for other in told:
         try:
-            others.append(answer_of(other.answer, request))
+            answers[other.node_id] = answer_of(other.answer, request)
         except ControlError as error:
             missing.append(f"the gateway on node {other.node_id} gave no answer: {error}")
-    return Each(here, others, missing)
+    return answers, missing
 
 
 def nodes_of(answer: Any) -> list[int]:

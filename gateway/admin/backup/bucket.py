@@ -22,8 +22,14 @@ from typing import Final
 import msgspec
 
 from seqgate import __version__
-from seqgate.gateway.admin.backup.command import CreatedBackup, Restored, backup_row, first_id_after_restore
-from seqgate.gateway.admin.client import answer_of
+from seqgate.gateway.admin.backup.command import (
+    CreatedBackup,
+    Restored,
+    backup_row,
+    check_room,
+    first_id_after_restore,
+)
+from seqgate.gateway.admin.client import answers_of
 from seqgate.gateway.admin.cluster.bucket import Bucket, begin_or_resume_import, first_key, in_bucket
 from seqgate.gateway.admin.cluster.gateways import ASK_TIMEOUT_S, ask_one
 from seqgate.gateway.admin.cluster.status import check_is_cluster
@@ -33,7 +39,6 @@ from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import (
     BUCKET_VERSION,
     DATA,
-    RESERVE_BYTES,
     BackupError,
     BackupManifest,
     CopiedFile,
@@ -308,20 +313,13 @@ class BucketBackup:
             if image.partition(*partition) is not None:
                 await write(manifest_key(partition), stored.content)
                 parts |= parts_of(stored.manifest)
-        self._check_room(copy, parts)
+        needed = sum(size for key, size in parts.items() if not copy.knows(key))
+        storage, path = self._repository.storage, self._repository.path
+        check_room(storage, path, needed, f"{needed:,} more", is_new=True)
         await self._copy_parts(reads, copy, parts)
         await self._pin.renew()
         async with self._disk:
             return await asyncio.to_thread(copy.finish_with, keys | parts.keys(), image.partition_count, keep)
-
-    def _check_room(self, copy: BackedUpObjects, parts: Mapping[str, int]) -> None:
-        needed = sum(size for key, size in parts.items() if not copy.knows(key))
-        free = self._repository.storage.free_bytes(self._repository.path)
-        if needed + RESERVE_BYTES > free:
-            raise BackupError(
-                f"{self._repository.path} has {free:,} bytes free, and the backup needs {needed:,} more and "
-                f"{RESERVE_BYTES:,} in reserve; remove older backups there, or name another directory"
-            )
 
     async def _copy_parts(self, reads: MomentReads, copy: BackedUpObjects, parts: Collection[str]) -> None:
         left = iter(sorted(parts))
@@ -465,15 +463,9 @@ async def _asked(
 ) -> tuple[Mapping[int, A], list[str]]:
     """Return the answers of gateways by node id, and a sentence about each that gave none."""
     line = msgspec.json.encode(request).decode()
-    answers = await asyncio.gather(*(ask_one(peers, each, line, timeout_s) for each in nodes))
-    told: dict[int, A] = {}
-    missing = []
-    for other in answers:
-        try:
-            told[other.node_id] = answer_of(other.answer, request)
-        except ControlError as error:
-            missing.append(f"the gateway on node {other.node_id} gave no answer: {error}")
-    return told, missing
+    return answers_of(
+        await asyncio.gather(*(ask_one(peers, each, line, timeout_s) for each in nodes)), request
+    )
 
 
 def _holds(gateway: LiveGateway) -> SessionHolds:

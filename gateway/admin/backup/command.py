@@ -463,17 +463,13 @@ STAGE_TIMEOUT_S: Final = 600.0
 @contextmanager
 def staged_in(storage: Storage, data_dir: Path, timeout_s: float) -> Iterator[Staged]:
     """Yield what a directory, or its running gateway, has staged; then remove it. Raises ControlError."""
-    from seqgate.gateway.admin.stored import existing_metadata_directory  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import check_is_no_cache, existing_metadata_directory  # noqa: PLC0415 - slow
     from seqgate.log import DirectoryLocked  # noqa: PLC0415
-    from seqgate.log.rebuilding import BUCKET_SESSION  # noqa: PLC0415
     from seqgate.log.staging import STAGING_LOCK, read_staged, remove_staging  # noqa: PLC0415
 
     existing_metadata_directory(data_dir)
-    if storage.exists(str(data_dir / BUCKET_SESSION)):
-        raise ControlError(
-            f"{data_dir} is a cache of a bucket, which has the records: name the bucket with --cluster "
-            "ADDRESS"
-        )
+    instead = "which has the records: name the bucket with --cluster ADDRESS"
+    check_is_no_cache(storage, data_dir, instead)
     lock = str(data_dir / STAGING_LOCK)
     try:
         storage.lock(lock)
@@ -500,27 +496,21 @@ def _give_to_owner(data_dir: Path, lock: str) -> None:
 
 
 def _stage(storage: Storage, data_dir: Path, timeout_s: float) -> None:
-    from seqgate.gateway.workers.shared_directory import make_staged_whole  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import locked  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE  # noqa: PLC0415
+    from seqgate.gateway.workers.shared_directory import make_staged_whole  # noqa: PLC0415
+    from seqgate.log import IncompatibleFormat, LogError  # noqa: PLC0415
+    from seqgate.log.staging import stage_stopped  # noqa: PLC0415
 
     try:
         ask(data_dir, StageBackupRequest(), timeout_s=timeout_s)
     except NotRunning:
-        _stage_here(storage, data_dir)
+        with locked(storage, data_dir):  # the gateway may start once the files are linked
+            try:
+                stage_stopped(storage, str(data_dir), time.time_ns() // 1_000_000, (SEEN_FILE,))
+            except (IncompatibleFormat, LogError, OSError) as error:
+                raise ControlError(f"{data_dir} can't be backed up: {in_words(error)}") from error
     make_staged_whole(storage, data_dir, lambda: time.time_ns() // 1_000_000)
-
-
-def _stage_here(storage: Storage, data_dir: Path) -> None:
-    """Stage the files of a directory that no gateway has open. The gateway may start once they are linked."""
-    from seqgate.gateway.admin.stored import locked  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE  # noqa: PLC0415
-    from seqgate.log import IncompatibleFormat, LogError  # noqa: PLC0415
-    from seqgate.log.staging import stage_stopped  # noqa: PLC0415
-
-    with locked(storage, data_dir):
-        try:
-            stage_stopped(storage, str(data_dir), time.time_ns() // 1_000_000, (SEEN_FILE,))
-        except (IncompatibleFormat, LogError, OSError) as error:
-            raise ControlError(f"{data_dir} can't be backed up: {in_words(error)}") from error
 
 
 def copy_staged(
@@ -557,7 +547,8 @@ def copy_staged(
     )
     before = None if is_full else repository.newest_of(header)
     wanted = _wanted(storage, source, staged, None if before is None else before[1])
-    _check_room(storage, repository.path, wanted)
+    needed = sum(file.size_bytes for file in wanted if file.known is None)
+    check_room(storage, repository.path, needed, f"{needed:,}", is_new=True)
     backup = NewBackup(repository, header, pace, before, len(wanted))
     try:
         for file in wanted:
@@ -593,15 +584,16 @@ def _files(storage: Storage, source: str) -> Iterator[tuple[str, FileEntry]]:
             yield f"{entry.name}/{file.name}", file
 
 
-def _check_room(storage: Storage, path: str, wanted: list[WantedFile]) -> None:
+def check_room(storage: Storage, path: str, needed_bytes: int, needs: str, *, is_new: bool) -> None:
+    """Check that a new backup, or a restore, leaves RESERVE_BYTES free. Raises BackupError."""
     from seqgate.gateway.backup.repository import RESERVE_BYTES, BackupError  # noqa: PLC0415 - slow to import
 
-    needed = sum(file.size_bytes for file in wanted if file.known is None)
     free = storage.free_bytes(path)
-    if needed + RESERVE_BYTES > free:
+    if needed_bytes + RESERVE_BYTES > free:
+        advice = "; remove older backups there, or name another directory" if is_new else ""
         raise BackupError(
-            f"{path} has {free:,} bytes free, and the backup needs {needed:,} and {RESERVE_BYTES:,} in "
-            "reserve; remove older backups there, or name another directory"
+            f"{path} has {free:,} bytes free, and the backup needs {needs} and {RESERVE_BYTES:,} in "
+            f"reserve{advice}"
         )
 
 
@@ -771,7 +763,7 @@ def restore_files(
 
     Removes what it copied when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
     """
-    from seqgate.gateway.backup.repository import DATA, RESERVE_BYTES, BackupError  # noqa: PLC0415 - slow
+    from seqgate.gateway.backup.repository import DATA, BackupError  # noqa: PLC0415 - slow to import
 
     if manifest.bucket is not None:
         raise BackupError(
@@ -780,12 +772,7 @@ def restore_files(
     changed = storage.make_directories(data_dir)
     if storage.some_names(data_dir, 1):
         raise BackupError(f"{data_dir} is not empty; restore into a new or empty directory")
-    free = storage.free_bytes(data_dir)
-    if manifest.size_bytes + RESERVE_BYTES > free:
-        raise BackupError(
-            f"{data_dir} has {free:,} bytes free, and the backup needs {manifest.size_bytes:,} and "
-            f"{RESERVE_BYTES:,} in reserve"
-        )
+    check_room(storage, data_dir, manifest.size_bytes, f"{manifest.size_bytes:,}", is_new=False)
     try:
         _copy_files(storage, f"{backup}/{DATA}", manifest, data_dir, changed, pace, prepare)
     except BaseException:
