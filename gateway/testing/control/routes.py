@@ -63,23 +63,18 @@ FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The fields of each fault, which are the arguments of the method of its name."""
 _REQUIRED: Final = {"error": "code", "script": "seed", "partition_offline": "topic"}
-DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "script": {"times": 100},
-    "coordinator_moves": {"api": "OffsetCommit"},
-}
-"""The values of fields that an order leaves out; other faults strike once, watch until its end."""
 
 
 def _chosen(order: Order) -> dict[str, Any]:
-    """Return the arguments of an order. Raises ValueError for fields that the fault has not, or lacks."""
+    """Return the arguments of an order, without those for which the method of the fault has a default. Raises
+    ValueError for fields that the fault has not, or lacks.
+    """
     names = FAULTS[order.fault]
     known = {"fault", *names}
     for field in msgspec.structs.fields(order):
         if field.name not in known and getattr(order, field.name) != field.default:
             raise ValueError(f"{order.fault} has no field {field.name!r}; it has {', '.join(sorted(known))}")
-    given = {name: getattr(order, name) for name in names if getattr(order, name) is not None}
-    given = {"times": 1, **DEFAULTS.get(order.fault, {}), **given}
-    found = {name: given[name] for name in names if name in given}
+    found = {name: value for name in names if (value := getattr(order, name)) is not None}
     required = _REQUIRED.get(order.fault)
     if required is not None and required not in found:
         raise ValueError(f"{order.fault} needs the field {required!r}")

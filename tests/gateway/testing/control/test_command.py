@@ -1,13 +1,11 @@
-"""`seqgate faults order`: the options that each fault takes, and their defaults."""
+"""`seqgate faults order`: the options that each fault takes."""
 
 from __future__ import annotations
 
-import inspect
 import re
 
 from seqgate.gateway.testing.control.command import order
-from seqgate.gateway.testing.control.routes import DEFAULTS, FAULTS
-from seqgate.gateway.testing.faults import Faults
+from seqgate.gateway.testing.control.routes import FAULTS
 
 
 def test_the_help_names_every_fault_with_its_options() -> None:
@@ -18,9 +16,3 @@ def test_the_help_names_every_fault_with_its_options() -> None:
     assert {name: set().union(*found) for name, found in said.items()} == {
         name: set(names) for name, names in FAULTS.items()
     }
-
-
-def test_an_order_of_a_program_has_the_defaults_of_a_test() -> None:
-    for fault, defaults in DEFAULTS.items():
-        parameters = inspect.signature(getattr(Faults, fault)).parameters
-        assert {name: parameters[name].default for name in defaults} == defaults
