@@ -175,15 +175,10 @@ def _summary(pages: Sequence[BacklogPage]) -> Iterator[Block]:
         largest = max(page.partitions, key=lambda row: row.backlog_bytes)
         closed = [row for row in page.partitions if row.verdict not in {OPEN, ELSEWHERE}]
         unread, slowest = count(largest.backlog_bytes), shown(largest.slowest or NONE)
-        limits = ", ".join(_limits(page))
-        rows.append((shown(page.topic), unread, slowest, producers_text(closed), limits))
+        producers = f"{closed[0].verdict} in {counted(len(closed), 'partition')}" if closed else OPEN
+        rows.append((shown(page.topic), unread, slowest, producers, ", ".join(_limits(page))))
     yield Table(_TOPIC_COLUMNS, rows)
     yield f"{counted(len(pages), 'topic')} with a quota or a TTL. seqgate backlog TOPIC shows each group."
-
-
-def producers_text(closed: Sequence[PartitionBacklog]) -> str:
-    """Return what producers meet: `open`, or in how many partitions they do not."""
-    return f"{closed[0].verdict} in {counted(len(closed), 'partition')}" if closed else OPEN
 
 
 _TOPIC_COLUMNS: Final = (

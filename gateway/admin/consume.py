@@ -376,7 +376,9 @@ class _Reading:
                     if self._ends is None or record.offset < self._ends[place]:
                         yield record
                         self._read[place] = record.offset + 1
-                        if self._is_last():
+                        if self._left is not None:
+                            self._left -= 1
+                        if self._left == 0:
                             self._pause()
                             return
             assigned = self._consumer.assignment()
@@ -399,12 +401,6 @@ class _Reading:
                 self._consumer.pause(*done)
                 if assigned and done >= assigned:
                     return
-
-    def _is_last(self) -> bool:
-        """Count a record, and return whether it was the last one that is wanted."""
-        if self._left is not None:
-            self._left -= 1
-        return self._left == 0
 
     def _to_commit(self, place: Any, position: int) -> int | None:
         """Return the offset to commit at a position; None: the group began beyond the end, at an offset that

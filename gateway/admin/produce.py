@@ -78,8 +78,17 @@ def produce(
       seqgate produce orders --key-separator : --header source=import --file orders.txt
       seqgate consume orders --json | seqgate produce copy --from-json
     """  # noqa: D301 - \b keeps the lines of the list apart
-    _check(key=key, key_separator=key_separator)
-    _check_json(from_json=from_json, key_separator=key_separator, null=null, keep_partitions=keep_partitions)
+    if key is not None and key_separator is not None:
+        raise stop("--key and --key-separator exclude each other", code=2)
+    if key_separator == "":
+        raise stop("--key-separator is empty", code=2)
+    for name, value in (("--key-separator", key_separator), ("--null", null)):
+        if from_json and value is not None:
+            raise stop(
+                f"{name} is for lines of text, --from-json for lines of JSON; give one of them", code=2
+            )
+    if keep_partitions and not from_json:
+        raise stop("--keep-partitions needs --from-json", code=2)
     defaults = LineFormat(
         key_separator=None if key_separator is None else key_separator.replace("\\t", "\t").encode(),
         key=None if key is None else key.encode(),
@@ -91,7 +100,7 @@ def produce(
         keeps_partitions=keep_partitions,
     )
     parse = (lambda line: parse_json(line, defaults)) if from_json else defaults.parse
-    with opened as reached, _opened(file) as lines:
+    with opened as reached, sys.stdin.buffer if file is None else file.open("rb") as lines:
         if create:
             from seqgate.gateway.admin.topics import create_missing  # noqa: PLC0415 - with --create
 
@@ -108,33 +117,10 @@ def produce(
                 at_once=is_typed,
             )
         except Interrupted as interrupted:
-            raise stop(_interrupted(interrupted.report, interrupted.unknown), code=130) from None
+            unknown = f" {counted(interrupted.unknown, 'record')} may be stored: not acknowledged yet."
+            sentence = f"interrupted. {_stored(interrupted.report)}{unknown if interrupted.unknown else ''}"
+            raise stop(sentence, code=130) from None
     return Output(report, [_stored(report)])
-
-
-def _check(*, key: str | None, key_separator: str | None) -> None:
-    """End the command with a usage error when the options of keys exclude each other."""
-    if key is not None and key_separator is not None:
-        raise stop("--key and --key-separator exclude each other", code=2)
-    if key_separator == "":
-        raise stop("--key-separator is empty", code=2)
-
-
-def _check_json(
-    *, from_json: bool, key_separator: str | None, null: str | None, keep_partitions: bool
-) -> None:
-    """End the command with a usage error when an option is for another kind of lines."""
-    for name, value in (("--key-separator", key_separator), ("--null", null)):
-        if from_json and value is not None:
-            raise stop(
-                f"{name} is for lines of text, --from-json for lines of JSON; give one of them", code=2
-            )
-    if keep_partitions and not from_json:
-        raise stop("--keep-partitions needs --from-json", code=2)
-
-
-def _opened(file: Path | None) -> BinaryIO:
-    return sys.stdin.buffer if file is None else file.open("rb")
 
 
 def _records(lines: BinaryIO, parse: Callable[[bytes], ProducedRecord]) -> Iterator[ProducedRecord]:
@@ -143,11 +129,6 @@ def _records(lines: BinaryIO, parse: Callable[[bytes], ProducedRecord]) -> Itera
             yield parse(line.removesuffix(b"\n").removesuffix(b"\r"))
         except ValueError as error:
             raise ControlError(f"line {number}: {error}") from None
-
-
-def _interrupted(report: ProducedReport, unknown: int) -> str:
-    more = f" {counted(unknown, 'record')} may be stored: not acknowledged yet." if unknown else ""
-    return f"interrupted. {_stored(report)}{more}"
 
 
 def _stored(report: ProducedReport) -> str:
@@ -435,12 +416,10 @@ class _Sending:
                 raise self._failed(self._problem(number, error)) from error
             self.waiting.popleft()
             self._bytes -= size
-            self._fold_in(stored.partition, stored.offset)
-
-    def _fold_in(self, partition: int, offset: int) -> None:
-        known = self._stored.get(partition)
-        first, count = (offset, 0) if known is None else (known.first_offset, known.records)
-        self._stored[partition] = ProducedPartition(partition, first, offset, count + 1)
+            partition, offset = stored.partition, stored.offset
+            known = self._stored.get(partition)
+            first, count = (offset, 0) if known is None else (known.first_offset, known.records)
+            self._stored[partition] = ProducedPartition(partition, first, offset, count + 1)
 
     def _tell(self, number: int, error: Exception) -> None:
         """Report the first record that fails while the command waits for its input."""

@@ -27,7 +27,6 @@ from seqgate.gateway.tasks import end_tasks
 
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
-    from seqgate.gateway.admin.pids import BlockSource
     from seqgate.gateway.admin.restart.live import Restarts
     from seqgate.gateway.cluster.cache.local_caches import CacheState
     from seqgate.gateway.cluster.objects.objects import Counts
@@ -66,18 +65,15 @@ class ControlServer:
         directory: Path,
         *,
         traffic: Callable[[], Traffic] = Traffic,
-        source: BlockSource | None = None,
         metrics: Callable[[], Awaitable[str]] | None = None,
         restarts: Restarts | None = None,
     ) -> None:
         """Take the gateway's `services` to answer about. `traffic` returns the listeners' counters, `metrics`
-        the text of the metrics, `source` replaces the store of the gateway's own producer-id blocks,
-        `restarts` restarts the process.
+        the text of the metrics, `restarts` restarts the process.
         """
         self.path = directory / SOCKET_NAME
         self._services = services
         self._traffic = traffic
-        self._source = source
         self._metrics = metrics
         self._restarts = restarts
         self._is_kept = False
@@ -143,7 +139,7 @@ class ControlServer:
         if self._gateway is None:
             self._gateway = LiveGateway(
                 self._services,
-                self._source or gateway_source(self._services),
+                gateway_source(self._services),
                 self._traffic,
                 self._started_at_ms,
                 self._metrics,
@@ -168,14 +164,12 @@ class ControlServer:
                 answer = ControlAnswer(error=f"{MAX_CLIENTS} commands are asking already; try again")
             else:
                 answer = await self._answer(reader, writer)
-            line = msgspec.json.encode(answer) + b"\n"
-            if len(line) > MAX_ANSWER_BYTES:
-                line = (
-                    msgspec.json.encode(ControlAnswer(error="the answer is too long; ask for smaller pages"))
-                    + b"\n"
-                )
+            content = msgspec.json.encode(answer)
+            if len(content) >= MAX_ANSWER_BYTES:  # a newline follows
+                too_long = ControlAnswer(error="the answer is too long; ask for smaller pages")
+                content = msgspec.json.encode(too_long)
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
-                writer.write(line)
+                writer.write(content + b"\n")
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.CancelledError):
             # The client has left, or the gateway is stopping: nobody reads the answer.

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.runtime.loop.clock import Task
     from seqgate.gateway.runtime.services import Services
     from seqgate.log import Storage
-    from seqgate.log.stopped import FileLeak, OpenPartition
+    from seqgate.log.stopped import FileLeak
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -370,14 +370,12 @@ class FileSweep:
         if self._metadata_log.is_changing:
             # the directories of a topic that is being deleted still have their final names
             found = [leak for leak in found if leak.kind is not LeakKind.PARTITION]
-        return [self._judged(leak) for leak in found]
-
-    def _judged(self, leak: FileLeak) -> FileLeak:
-        """Return a leak; a partition's directory stays that another process may have created meanwhile."""
-        from seqgate.log.stopped import LeakKind  # noqa: PLC0415 - slow to import
-
-        is_kept = leak.kind is LeakKind.PARTITION and not self._directory.share.is_whole
-        return leak._replace(removable=False) if is_kept else leak
+        if self._directory.share.is_whole:
+            return found
+        # another process may have created the directory of a partition meanwhile
+        return [
+            leak._replace(removable=leak.removable and leak.kind is not LeakKind.PARTITION) for leak in found
+        ]
 
     def _is_partition(self, topic: str, index: int) -> bool:
         return is_partition(self._metadata_log.image, topic, index)
@@ -385,14 +383,20 @@ class FileSweep:
     async def _leaks_of_partition(self, name: str) -> list[FileLeak]:
         import asyncio  # noqa: PLC0415 - slow to import
 
-        from seqgate.log.stopped import leaks_of_partition  # noqa: PLC0415
+        from seqgate.log import parse_partition_directory  # noqa: PLC0415
+        from seqgate.log.stopped import OpenPartition, leaks_of_partition  # noqa: PLC0415
 
         path = f"{self._directory.path}/{name}"
         try:
             entries = await asyncio.to_thread(self._storage.entries, path)
         except FileNotFoundError:
             return []
-        opened = self._opened(name)
+        parsed, opened = parse_partition_directory(name), None
+        log = None if parsed is None else self._directory.opened(*parsed)
+        if log is not None and not log.offline:
+            opened = OpenPartition(
+                frozenset(list(log.segments.bases)), log.log_end_offset, log.recovery_point
+            )
         compared = await asyncio.to_thread(
             lambda: list(
                 leaks_of_partition(
@@ -405,16 +409,6 @@ class FileSweep:
             found += (leak for leak in some if not self._waits(leak.path))
             await asyncio.sleep(0)
         return found
-
-    def _opened(self, name: str) -> OpenPartition | None:
-        from seqgate.log import parse_partition_directory  # noqa: PLC0415 - slow to import
-        from seqgate.log.stopped import OpenPartition  # noqa: PLC0415
-
-        parsed = parse_partition_directory(name)
-        log = None if parsed is None else self._directory.opened(*parsed)
-        if log is None or log.offline:
-            return None
-        return OpenPartition(frozenset(list(log.segments.bases)), log.log_end_offset, log.recovery_point)
 
     def _waits(self, path: str) -> bool:
         return f"{self._directory.path}/{path}" in self._deletions

@@ -125,7 +125,8 @@ def certify(
     if as_json:
         print_json(report_of(certificate, may_give_up=allow_giving_up))
     else:
-        print_summary(certificate)
+        told = [f"{count} {verdict.value}" for verdict, count in certificate.counts.items() if count]
+        print_lines(f"{counted(len(certificate.outcomes), 'script')}: {', '.join(told)}.")
     if not certificate.is_good(may_give_up=allow_giving_up):
         raise SystemExit(1)
 
@@ -625,15 +626,11 @@ def sentences(outcome: RunOutcome) -> Sequence[str]:
 
 def write(path: Path, certificate: Certificate, *, may_give_up: bool) -> None:
     """Write the report into a file: JUnit's XML if its name ends so, otherwise JSON. Raises OSError."""
-    if is_xml(path):
+    if path.suffix == ".xml":
         path.write_text(as_junit(certificate, may_give_up=may_give_up), encoding="utf-8")
     else:
         content = msgspec.json.encode(report_of(certificate, may_give_up=may_give_up))
         path.write_bytes(msgspec.json.format(content, indent=2) + b"\n")
-
-
-def is_xml(path: Path) -> bool:
-    return path.suffix == ".xml"
 
 
 # Prints a certification for people: a line for each script when it ends, and a summary.
@@ -679,8 +676,3 @@ def print_outcome(outcome: RunOutcome) -> None:
             *(f"{'':{verdict_width}}  {printing_shown(sentence)}" for sentence in sentences(outcome)),
         )
     sys.stdout.flush()
-
-
-def print_summary(certificate: Certificate) -> None:
-    told = [f"{count} {verdict.value}" for verdict, count in certificate.counts.items() if count]
-    print_lines(f"{counted(len(certificate.outcomes), 'script')}: {', '.join(told)}.")
