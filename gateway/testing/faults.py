@@ -4,7 +4,7 @@
         run_application()
     assert fault.struck == 2
 
-`seqgate.gateway.testing.broker_thread` carries them out.
+`seqgate.gateway.testing.broker` carries them out.
 """
 
 from __future__ import annotations

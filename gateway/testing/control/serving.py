@@ -30,9 +30,8 @@ from seqgate.gateway.running import (
     warn_of_readers,
 )
 from seqgate.gateway.stop_signals import signals_taken
-from seqgate.gateway.testing.broker_thread import BrokerThread, NotNow
+from seqgate.gateway.testing.broker import BrokerThread, NotNow
 from seqgate.gateway.testing.control.routes import ROUTES, Asked, Orders, Route, description
-from seqgate.gateway.testing.data_directory import DataDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -49,16 +48,15 @@ def serve_under_test(
         check_listener(listener)
     if console:
         check_installed()
-    data = DataDirectory(Path(config.str("log.dirs")) if config.is_set("log.dirs") else None)
+    broker = BrokerThread(config, Path(config.str("log.dirs")) if config.is_set("log.dirs") else None)
     try:
-        _ = data.path
+        _ = broker.directory
     except OSError as error:
         raise StartFailed(f"can't make a temporary data directory: {in_words(error)}") from error
     try:
-        broker = BrokerThread(config, lambda: data.path)
         asyncio.run(_serve(broker, address, announce, console=console, exit_with=exit_with))
     finally:
-        data.remove_temporary()
+        broker.close()
 
 
 async def _serve(
