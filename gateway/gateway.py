@@ -211,7 +211,7 @@ class Gateway:
             requests,
             self._jobs.retention,
             services.upkeep.compaction,
-            self._control.live_gateway,
+            lambda: self._control.gateway,
         )
 
     async def _begin(self) -> None:

@@ -59,16 +59,27 @@ class StoppedGateway(NamedTuple):
 
 
 class LiveGateway(msgspec.Struct, dict=True):
-    """A running gateway: its services, the store of its producer-id blocks, and its listeners' counters."""
+    """A running gateway: its services, and its listeners' counters."""
 
     services: Services
-    blocks: BlockSource
     traffic: Callable[[], Traffic]
     started_at_ms: int
     metrics: Callable[[], Awaitable[str]] | None = None
     """Returns the metrics in Prometheus's text format."""
     restarts: Restarts | None = None
     """Restarts the process; None for a gateway inside of another program."""
+
+    @cached_property
+    def blocks(self) -> BlockSource:
+        """The store of the gateway's producer-id blocks, opened when it is first needed."""
+        from seqgate.gateway.admin.pids import gateway_source  # noqa: PLC0415 - slow to import
+
+        return gateway_source(self.services)
+
+    async def close(self) -> None:
+        """Close the store of producer-id blocks, if it was opened."""
+        if "blocks" in self.__dict__ and self.blocks.close is not None:
+            await self.blocks.close()
 
     @cached_property
     def sweeps(self) -> Sweeps:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.request import (
     MAX_ANSWER_BYTES,
     MAX_REQUEST_BYTES,
@@ -26,7 +27,6 @@ from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.tasks import end_tasks
 
 if TYPE_CHECKING:
-    from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.restart.live import Restarts
     from seqgate.gateway.cluster.cache.local_caches import CacheState
     from seqgate.gateway.cluster.objects.objects import Counts
@@ -72,15 +72,11 @@ class ControlServer:
         the text of the metrics, `restarts` restarts the process.
         """
         self.path = directory / SOCKET_NAME
-        self._services = services
-        self._traffic = traffic
-        self._metrics = metrics
+        self.gateway = LiveGateway(services, traffic, services.node.clock.now_ms(), metrics, restarts)
+        """The gateway as operations see it."""
         self._restarts = restarts
         self._is_kept = False
         """Whether the socket stays open for the process that takes the place of this one."""
-        self._started_at_ms = services.node.clock.now_ms()
-        self._gateway: LiveGateway | None = None
-        """Known from the first command on."""
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[Any]] = set()
 
@@ -114,46 +110,23 @@ class ControlServer:
 
     async def stop(self) -> None:
         """Stop answering, and drop the requests in progress."""
-        if self._server is None:
-            await self._close_blocks()
-            return
-        self._server.close()
-        await end_tasks(*self._clients)
-        self._server = None
-        await self._close_blocks()
-        if not self._is_kept:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            await end_tasks(*self._clients)
+        await self.gateway.close()
+        if server is not None and not self._is_kept:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
-
-    async def _close_blocks(self) -> None:
-        """Close the store of producer-id blocks, if a command or a view has opened it."""
-        if self._gateway is not None and self._gateway.blocks.close is not None:
-            await self._gateway.blocks.close()
-
-    def live_gateway(self) -> LiveGateway:
-        """Return the gateway as operations see it."""
-        # Imported with the first command: a start is mostly imports.
-        from seqgate.gateway.admin.operation import LiveGateway  # noqa: PLC0415
-        from seqgate.gateway.admin.pids import gateway_source  # noqa: PLC0415
-
-        if self._gateway is None:
-            self._gateway = LiveGateway(
-                self._services,
-                gateway_source(self._services),
-                self._traffic,
-                self._started_at_ms,
-                self._metrics,
-                self._restarts,
-            )
-        return self._gateway
 
     async def answer_question(
         self, question: str, may: Callable[[Operation], bool], requester: Requester
     ) -> bytes:
         """Return the answer to a question that came over the Kafka protocol."""
-        from seqgate.gateway.admin.operations import answer_question  # noqa: PLC0415 - as above
+        # Imported with the first command: a start is mostly imports.
+        from seqgate.gateway.admin.operations import answer_question  # noqa: PLC0415
 
-        return await answer_question(self.live_gateway(), question, may, requester)
+        return await answer_question(self.gateway, question, may, requester)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -190,7 +163,6 @@ class ControlServer:
             return ControlAnswer(error=f"a request has at most {MAX_REQUEST_BYTES} bytes")
         except asyncio.IncompleteReadError:
             return ControlAnswer(error="a request is one line and ends with a newline")
-        # Imported with the first command: a start is mostly imports.
-        from seqgate.gateway.admin.operations import answer  # noqa: PLC0415
+        from seqgate.gateway.admin.operations import answer  # noqa: PLC0415 - as above
 
-        return await answer(self.live_gateway(), line, writer.get_extra_info("socket"))
+        return await answer(self.gateway, line, writer.get_extra_info("socket"))

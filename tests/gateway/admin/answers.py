@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from seqgate.gateway.admin.operation import LiveGateway
 from seqgate.gateway.admin.operations import answer_live
-from seqgate.gateway.admin.pids import gateway_source
 from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.server import Traffic
 from tests.gateway.handlers.support import NOW_MS, Node
@@ -18,7 +17,7 @@ UPTIME_MS = 5_000
 
 def live(node: Node) -> LiveGateway:
     """Return the node as a running gateway whose uptime is `UPTIME_MS`."""
-    return LiveGateway(node.services, gateway_source(node.services), lambda: TRAFFIC, NOW_MS - UPTIME_MS)
+    return LiveGateway(node.services, lambda: TRAFFIC, NOW_MS - UPTIME_MS)
 
 
 async def answer(node: Node, request: Request[A]) -> A:
