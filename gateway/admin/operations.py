@@ -15,7 +15,7 @@ from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from struct import Struct
-from typing import Any, Final, NamedTuple, Union
+from typing import Any, Final, Union
 
 import msgspec
 
@@ -207,8 +207,9 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> Co
         tasks.begin(f"seqgate {request.operation_name()}", is_brief=True), answer_live(gateway, request)
     )
     if changes_something(request):
-        caller = caller_of(client)
-        work.add_done_callback(partial(_note_ended, gateway.services.node.audit, caller, request))
+        work.add_done_callback(
+            partial(_note_ended, gateway.services.node.audit, *_caller_of(client), request)
+        )
     try:
         # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked
         # for.
@@ -267,23 +268,16 @@ _CREDENTIALS: Final = Struct("3i")
 logger_caller = logging.getLogger(UNLIMITED)
 
 
-class Caller(NamedTuple):
-    """The process at the other end of the control socket: its system user, and its process id."""
-
-    user: str
-    pid: int
-
-
-def caller_of(connected: socket.socket) -> Caller:
-    """Return the process that connected."""
+def _caller_of(connected: socket.socket) -> tuple[str, int]:
+    """Return the system user and the id of the process that connected."""
     if not hasattr(socket, "SO_PEERCRED"):
-        return Caller("unknown", -1)
+        return "unknown", -1
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(raw)
     try:
-        return Caller(pwd.getpwuid(uid).pw_name, pid)
+        return pwd.getpwuid(uid).pw_name, pid
     except KeyError:
-        return Caller(str(uid), pid)
+        return str(uid), pid
 
 
 def words_of(request: msgspec.Struct) -> str:
@@ -304,18 +298,13 @@ def words_of(request: msgspec.Struct) -> str:
     return ", ".join(words)
 
 
-def _note_ended(audit: AuditLog, caller: Caller, request: Request[Any], work: asyncio.Task[Any]) -> None:
+def _note_ended(audit: AuditLog, user: str, pid: int, request: Request[Any], work: asyncio.Task[Any]) -> None:
     """Log the change of a process that has ended, unless it failed."""
     if work.cancelled() or work.exception() is not None:
         return
-    requester = Requester(
-        f"system user {caller.user}",
-        CONTROL_SOCKET,
-        CONTROL_SOCKET,
-        f"pid {caller.pid}",
-        request.operation_name(),
-    )
-    _note_change(audit, requester, f"the system user {caller.user} (pid {caller.pid})", request)
+    name = request.operation_name()
+    requester = Requester(f"system user {user}", CONTROL_SOCKET, CONTROL_SOCKET, f"pid {pid}", name)
+    _note_change(audit, requester, f"the system user {user} (pid {pid})", request)
 
 
 def _note_change(audit: AuditLog, requester: Requester, by: str, request: Request[Any]) -> None:
