@@ -30,7 +30,7 @@ from seqgate.gateway.protocol.frames import parse_request_header, skip_tagged_fi
 from seqgate.gateway.protocol.messages import is_flexible, request_schema
 from seqgate.gateway.protocol.produce_codec import produce_reader
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
-from seqgate.gateway.testing.data_directory import DataDirectory, bootstrap_of, empty
+from seqgate.gateway.testing.data_directory import TemporaryDirectory, bootstrap_of, empty
 from seqgate.gateway.testing.exactly_once import explain_differences
 from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts
 from seqgate.gateway.testing.inside import BrokerClock, DurablePart, Inside, ShiftedLoop, ShiftedMachine
@@ -49,12 +49,14 @@ class AnyBroker(ABC):
     """
 
     def __init__(self, directory: Path | None) -> None:
-        self._data = DataDirectory(directory)
+        """Take the data directory; None: a temporary one, made when it is first asked for."""
+        self._given = directory
+        self._temporary = TemporaryDirectory()
 
     @property
     def directory(self) -> Path:
-        """The data directory."""
-        return self._data.path
+        """The data directory, which may not exist yet."""
+        return self._temporary.path / "data" if self._given is None else self._given
 
     @property
     @abstractmethod
@@ -104,7 +106,7 @@ class AnyBroker(ABC):
         try:
             self.stop()
         finally:
-            self._data.remove_temporary()
+            self._temporary.remove()
 
     # --- looking inside
 
@@ -417,7 +419,7 @@ class FaultyRequests:
             if api_key == PRODUCE and version >= FIRST_PRODUCE:
                 refusals = Refusals(self._inside.refusals(), peer)
                 _note_refused(refusals, version, frame, position, effect)
-            return self._late(refusal(), effect) if effect.delay_ms else refusal()
+            return self._changed(refusal(), lambda answer: answer, effect) if effect.delay_ms else refusal()
         begun = self._dispatcher.begin(frame, peer)
         if begun is None:
             if effect.kind is Kind.DROP_ANSWER:
@@ -478,11 +480,6 @@ class FaultyRequests:
             asyncio.get_running_loop().call_later(delay_s, self._resolve_late, changed, change(answer))
         else:
             changed.resolve(change(answer))
-
-    def _late(self, refusal: bytes, effect: Effect) -> Deferred:
-        late = Deferred()
-        self._pass_on(refusal, late, lambda answer: answer, effect)
-        return late
 
     def _hold(self, changed: Deferred) -> None:
         self._held.add(changed)

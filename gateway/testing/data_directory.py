@@ -22,22 +22,6 @@ _OF_A_PARTITION: Final = "partition.metadata"
 _IDENTITY: Final = "meta.properties"
 
 
-class DataDirectory:
-    def __init__(self, given: Path | None) -> None:
-        """Take the directory of the test; None: a temporary one, made when its path is first asked for."""
-        self._given = given
-        self._temporary = TemporaryDirectory()
-
-    @property
-    def path(self) -> Path:
-        """The path of the directory, which may not exist yet."""
-        return self._temporary.path / "data" if self._given is None else self._given
-
-    def remove_temporary(self) -> None:
-        """Remove a temporary directory; a directory of the test stays."""
-        self._temporary.remove()
-
-
 def empty(directory: Path) -> None:
     """Remove the data of a stopped broker.
 
