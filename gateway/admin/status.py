@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -240,90 +240,72 @@ def status(opened: Opened[Asker]) -> Output:
             text = Table((Column("cluster"), Column("")), cluster_rows(found))
             return Output(found, [text], code=0 if found.is_well else 1)
         answer = joined_status(*client.ask_each(StatusRequest()))
-    text = Table((Column("gateway"), Column("")), _rows(answer))
-    return Output(answer, [text], code=1 if _is_wrong(answer) else 0)
+    wrong = list(_troubles(answer))
+    text = Table((Column("gateway"), Column("")), [*_rows(answer), *wrong])
+    return Output(answer, [text], code=1 if wrong else 0)
 
 
-def _is_wrong(answer: Status) -> bool:
-    return bool(
-        answer.is_disk_short
-        or answer.offline_partitions
-        or answer.damaged
-        or answer.cut
-        or any(certificate.warning for certificate in answer.certificates)
-        or answer.producer_id_store_error is not None
-        or answer.missing_workers
-        or (answer.bucket is not None and trouble_rows(answer.bucket))
-    )
-
-
-def _rows(answer: Status) -> list[tuple[str, str]]:
-    kind = "worker" if answer.bucket is None else "gateway"
+def _rows(answer: Status) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the table, but for what is wrong."""
     version = f"{answer.version} ({answer.core} core)"
-    counters = answer.counters
-    rows = [
-        ("listening on", ", ".join(answer.bound.values())),
-        *(
-            [("tells clients", ", ".join(answer.listeners.values()))]
-            if answer.bound != answer.listeners
-            else []
-        ),
-        ("data directory", answer.data_dir),
-        *(
-            [("process", f"{answer.pid}, version {version}, up for {duration(answer.uptime_ms)}")]
-            if not answer.workers
-            else [
-                ("version", version),
-                *((f"{kind} on node {row.node_id}", _worker(row)) for row in answer.workers),
-            ]
-        ),
-        ("node, cluster", f"{answer.node_id}, {answer.cluster_id}"),
-        (
-            "topics, partitions",
-            f"{count(answer.topics)} ({count(answer.internal_topics)} internal), {count(answer.partitions)}",
-        ),
-        ("connections", f"{count(answer.connections)} now, {count(answer.refused_connections)} refused"),
-        ("requests", count(answer.requests)),
-        *([("failed logins", count(answer.failed_logins))] if answer.failed_logins else []),
-        *(
-            (f"certificate of {row.listener}", f"valid until {moment(row.valid_until_ms)}")
-            for row in answer.certificates
-        ),
-        *([] if answer.bucket is None else bucket_rows(answer.bucket, answer.uptime_ms)),
-        ("flush rounds", f"{count(answer.flush_rounds)}, {count(answer.flush_failures)} failed"),
-        (
-            "producer ids left",
-            f"{count(answer.producer_ids_left)} claimed ({answer.producer_id_store} store)",
-        ),
-        ("producers", f"{count(answer.producers)} active"),
-        (
-            "batches",
-            f"{count(counters.duplicates)} duplicates answered, {count(counters.rejections)} refused",
-        ),
-        (
-            "producer names",
-            (
-                f"{count(answer.names.remembered)} tracked, {count(answer.names.dropped_records)} records "
-                "dropped as duplicates"
-            ),
-        ),
-    ]
+    yield "listening on", ", ".join(answer.bound.values())
+    if answer.bound != answer.listeners:
+        yield "tells clients", ", ".join(answer.listeners.values())
+    yield "data directory", answer.data_dir
+    if answer.workers:
+        yield "version", version
+        for row in answer.workers:
+            yield f"{_kind(answer)} on node {row.node_id}", _worker(row)
+    else:
+        yield "process", f"{answer.pid}, version {version}, up for {duration(answer.uptime_ms)}"
+    yield "node, cluster", f"{answer.node_id}, {answer.cluster_id}"
+    internal = f"({count(answer.internal_topics)} internal)"
+    yield "topics, partitions", f"{count(answer.topics)} {internal}, {count(answer.partitions)}"
+    yield "connections", f"{count(answer.connections)} now, {count(answer.refused_connections)} refused"
+    yield "requests", count(answer.requests)
+    if answer.failed_logins:
+        yield "failed logins", count(answer.failed_logins)
+    for certificate in answer.certificates:
+        valid = f"valid until {moment(certificate.valid_until_ms)}"
+        yield f"certificate of {certificate.listener}", valid
+    if answer.bucket is not None:
+        yield from bucket_rows(answer.bucket, answer.uptime_ms)
+    yield "flush rounds", f"{count(answer.flush_rounds)}, {count(answer.flush_failures)} failed"
+    left = f"{count(answer.producer_ids_left)} claimed ({answer.producer_id_store} store)"
+    yield "producer ids left", left
+    yield "producers", f"{count(answer.producers)} active"
+    counters, names = answer.counters, answer.names
+    refused = f"{count(counters.rejections)} refused"
+    yield "batches", f"{count(counters.duplicates)} duplicates answered, {refused}"
+    dropped = f"{count(names.dropped_records)} records dropped as duplicates"
+    yield "producer names", f"{count(names.remembered)} tracked, {dropped}"
+
+
+def _troubles(answer: Status) -> Iterator[tuple[str, str]]:
+    """Yield a row for each thing that is wrong."""
     if answer.is_disk_short:
         refused = counted(answer.disk_refusals, "batch", "batches")
         free = f"less than {size_in_words(answer.min_free_bytes)} free"
-        rows.append(("DISK", f"{free}: producers are refused, {refused} so far"))
+        yield "DISK", f"{free}: producers are refused, {refused} so far"
     if answer.producer_id_store_error is not None:
-        rows.append(("PRODUCER IDS", answer.producer_id_store_error))
-    rows += [
-        ("OFFLINE", f"{partition.topic}-{partition.partition}: {partition.reason}")
-        for partition in answer.offline_partitions
-    ]
-    rows += [("CERTIFICATE", f"{row.listener}: {row.warning}") for row in answer.certificates if row.warning]
-    rows += [] if answer.bucket is None else trouble_rows(answer.bucket)
-    rows += [(kind.upper(), sentence) for sentence in answer.missing_workers]
-    rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
-    rows += [("CUT OFF", _cut(row)) for row in answer.cut]
-    return rows
+        yield "PRODUCER IDS", answer.producer_id_store_error
+    for row in answer.offline_partitions:
+        yield "OFFLINE", f"{row.topic}-{row.partition}: {row.reason}"
+    for certificate in answer.certificates:
+        if certificate.warning:
+            yield "CERTIFICATE", f"{certificate.listener}: {certificate.warning}"
+    if answer.bucket is not None:
+        yield from _bucket_troubles(answer.bucket)
+    for sentence in answer.missing_workers:
+        yield _kind(answer).upper(), sentence
+    for damaged in answer.damaged:
+        yield "DAMAGED", _damage(damaged)
+    for cut in answer.cut:
+        yield "CUT OFF", _cut(cut)
+
+
+def _kind(answer: Status) -> str:
+    return "worker" if answer.bucket is None else "gateway"
 
 
 def _worker(row: WorkerRow) -> str:
@@ -356,8 +338,8 @@ FIRST_ESTIMATE_MS: Final = 10 * 60_000
 """The time after the start from which a month is estimated."""
 
 
-def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
-    """Return the rows about a bucket."""
+def bucket_rows(bucket: BucketState, uptime_ms: int) -> Iterator[tuple[str, str]]:
+    """Yield the rows about a bucket."""
     kinds = (
         (bucket.puts, "put"),
         (bucket.gets, "get"),
@@ -365,50 +347,35 @@ def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
         (bucket.deletes, "delete"),
         (bucket.failures, "failure"),
     )
-    return [
-        ("bucket", bucket.address),
-        ("  requests", ", ".join(counted(number, kind) for number, kind in kinds)),
-        ("  bytes", f"{count(bucket.bytes_up)} up, {count(bucket.bytes_down)} down"),
-        (
-            "  price",
-            f"${bucket.us_dollars:,.4f} since the start{_month(bucket, uptime_ms)}, by Amazon's list for S3",
-        ),
-        (
-            "  not durable yet",
-            f"{count(bucket.unwritten_bytes)} bytes of at most {count(bucket.unwritten_max_bytes)}",
-        ),
-        *([] if bucket.uploads is None else _uploads(bucket.uploads)),
-        *([] if bucket.cache is None else _cache(bucket.cache)),
-        *(
-            []
-            if bucket.replica_bytes is None
-            else [("  read here", f"{count(bucket.replica_bytes)} bytes that other gateways lead")]
-        ),
-    ]
+    yield "bucket", bucket.address
+    yield "  requests", ", ".join(counted(number, kind) for number, kind in kinds)
+    yield "  bytes", f"{count(bucket.bytes_up)} up, {count(bucket.bytes_down)} down"
+    a_month = ""
+    if uptime_ms >= FIRST_ESTIMATE_MS:  # before that, the requests of the start count most
+        a_month = f", ${bucket.us_dollars * MONTH_MS / uptime_ms:,.2f} a month"
+    yield "  price", f"${bucket.us_dollars:,.4f} since the start{a_month}, by Amazon's list for S3"
+    unwritten = f"{count(bucket.unwritten_bytes)} bytes of at most {count(bucket.unwritten_max_bytes)}"
+    yield "  not durable yet", unwritten
+    if bucket.uploads is not None:
+        yield from _uploads(bucket.uploads)
+    if bucket.cache is not None:
+        yield "  cache", _cache(bucket.cache)
+    if bucket.replica_bytes is not None:
+        yield "  read here", f"{count(bucket.replica_bytes)} bytes that other gateways lead"
 
 
-def _month(bucket: BucketState, uptime_ms: int) -> str:
-    """Return the price of a month at this rate; nothing while the requests of the start count most."""
-    if uptime_ms < FIRST_ESTIMATE_MS:
-        return ""
-    return f", ${bucket.us_dollars * MONTH_MS / uptime_ms:,.2f} a month"
-
-
-def trouble_rows(bucket: BucketState) -> list[tuple[str, str]]:
-    """Return a row for each thing that is wrong."""
-    rows = []
+def _bucket_troubles(bucket: BucketState) -> Iterator[tuple[str, str]]:
     if bucket.is_behind:
         waiting = f"{count(bucket.unwritten_bytes)} bytes are not durable yet"
-        rows.append(
-            ("BUCKET", f"{waiting}: producers are refused until half of the limit is free; check the store")
-        )
+        yield "BUCKET", f"{waiting}: producers are refused until half of the limit is free; check the store"
     if bucket.uploads is not None and bucket.uploads.error is not None:
-        rows.append(("UPLOADS", shown(bucket.uploads.error)))
-    return rows
+        yield "UPLOADS", shown(bucket.uploads.error)
 
 
-def _uploads(uploads: UploadProgress) -> list[tuple[str, str]]:
+def _uploads(uploads: UploadProgress) -> Iterator[tuple[str, str]]:
     oldest = "" if uploads.oldest_ms is None else f", the oldest for {duration(uploads.oldest_ms)}"
+    unsent = f"{count(uploads.wal_bytes)} bytes are only there{oldest}"
+    yield "  write-ahead log", f"{counted(uploads.wal_objects, 'object')}; {unsent}"
     if uploads.round_ended_ms_ago is None:
         last = "none has ended yet"
     else:
@@ -416,30 +383,13 @@ def _uploads(uploads: UploadProgress) -> list[tuple[str, str]]:
         last = f"{ending} {duration(uploads.round_ended_ms_ago)} ago, took {duration(uploads.round_took_ms)}"
     if uploads.running_ms is not None:
         last += f"; one has run for {duration(uploads.running_ms)}"
-    return [
-        (
-            "  write-ahead log",
-            (
-                f"{counted(uploads.wal_objects, 'object')}; {count(uploads.wal_bytes)} bytes are only "
-                f"there{oldest}"
-            ),
-        ),
-        ("  last upload", last),
-    ]
+    yield "  last upload", last
 
 
-def _cache(cache: CacheState) -> list[tuple[str, str]]:
+def _cache(cache: CacheState) -> str:
     fetched = f"{counted(cache.blocks_fetched, 'block')} fetched"
     limit = "no limit but the disk" if cache.max_bytes is None else f"limit {count(cache.max_bytes)}"
-    return [
-        (
-            "  cache",
-            (
-                f"{count(cache.local_bytes)} bytes, {limit}; {count(cache.bytes_evicted)} bytes evicted, "
-                f"{fetched}"
-            ),
-        )
-    ]
+    return f"{count(cache.local_bytes)} bytes, {limit}; {count(cache.bytes_evicted)} bytes evicted, {fetched}"
 
 
 # The table of `seqgate status --bootstrap`: what is in order first, then a line for each thing that is wrong.
@@ -448,31 +398,30 @@ _SHOWN_APIS: Final = ((0, "Produce"), (1, "Fetch"), (3, "Metadata"))
 _SHOWN_PARTITIONS: Final = 20
 
 
-def cluster_rows(answer: ClusterStatus) -> list[tuple[str, str]]:
-    """Return the rows of the table."""
-    rows = [
-        ("cluster", answer.cluster_id),
-        ("controller", "-" if answer.controller is None else str(answer.controller)),
-        (
-            "topics, partitions",
-            f"{count(answer.topics)} ({count(answer.internal_topics)} internal), {count(answer.partitions)}",
-        ),
-        ("features", ", ".join(f"{name} {level}" for name, level in answer.features.items()) or "-"),
-    ]
+def cluster_rows(answer: ClusterStatus) -> Iterator[tuple[str, str]]:
+    """Yield the rows of the table."""
+    yield "cluster", answer.cluster_id
+    yield "controller", "-" if answer.controller is None else str(answer.controller)
+    internal = f"({count(answer.internal_topics)} internal)"
+    yield "topics, partitions", f"{count(answer.topics)} {internal}, {count(answer.partitions)}"
+    yield "features", ", ".join(f"{name} {level}" for name, level in answer.features.items()) or "-"
     for broker in answer.brokers:
-        rows += _broker_rows(broker)
+        yield from _broker_rows(broker)
     if answer.controller is None:
-        rows.append(("CONTROLLER", "the cluster has none: topics can be neither created nor altered"))
-    rows += _partition_rows("OFFLINE", answer.offline)
-    rows += _partition_rows("UNDER-REPLICATED", answer.under_replicated)
-    return rows
+        yield "CONTROLLER", "the cluster has none: topics can be neither created nor altered"
+    for heading, troubled in (("OFFLINE", answer.offline), ("UNDER-REPLICATED", answer.under_replicated)):
+        for row in troubled[:_SHOWN_PARTITIONS]:
+            yield heading, _trouble(row)
+        if len(troubled) > _SHOWN_PARTITIONS:
+            yield heading, f"and {count(len(troubled) - _SHOWN_PARTITIONS)} more; --json lists all"
 
 
-def _broker_rows(broker: BrokerStatus) -> list[tuple[str, str]]:
+def _broker_rows(broker: BrokerStatus) -> Iterator[tuple[str, str]]:
     rack = "" if broker.rack is None else f", rack {shown(broker.rack)}"
-    rows = [(f"broker {broker.node_id}", broker.address + rack)]
+    yield f"broker {broker.node_id}", broker.address + rack
     if broker.error is not None:
-        return [*rows, ("BROKER", f"{broker.node_id}: {broker.error}")]
+        yield "BROKER", f"{broker.node_id}: {broker.error}"
+        return
     versions = [
         f"{name} {first}–{last}"
         for key, name in _SHOWN_APIS
@@ -480,15 +429,13 @@ def _broker_rows(broker: BrokerStatus) -> list[tuple[str, str]]:
         if last >= 0
     ]
     if broker.gateway is not None:
-        rows.append(("  process", _worker(broker.gateway)))
-    rows.append(("  api versions", f"{len(broker.apis)} APIs: {', '.join(versions)}"))
-    rows += [("  log directory", _directory(directory)) for directory in broker.log_dirs]
-    rows += [
-        ("LOG DIRECTORY", f"{shown(directory.path)} of broker {broker.node_id}: {directory.error}")
-        for directory in broker.log_dirs
-        if directory.error is not None
-    ]
-    return rows
+        yield "  process", _worker(broker.gateway)
+    yield "  api versions", f"{len(broker.apis)} APIs: {', '.join(versions)}"
+    for directory in broker.log_dirs:
+        yield "  log directory", _directory(directory)
+    for directory in broker.log_dirs:
+        if directory.error is not None:
+            yield "LOG DIRECTORY", f"{shown(directory.path)} of broker {broker.node_id}: {directory.error}"
 
 
 def _directory(directory: LogDir) -> str:
@@ -496,13 +443,6 @@ def _directory(directory: LogDir) -> str:
     free = UNKNOWN if directory.free_bytes is None else size_in_words(directory.free_bytes)
     used = size_in_words(directory.used_bytes)
     return f"{shown(directory.path)}: {used} of partitions, {free} of {total} free"
-
-
-def _partition_rows(heading: str, troubled: list[TroubledPartition]) -> list[tuple[str, str]]:
-    rows = [(heading, _trouble(row)) for row in troubled[:_SHOWN_PARTITIONS]]
-    if len(troubled) > _SHOWN_PARTITIONS:
-        rows.append((heading, f"and {count(len(troubled) - _SHOWN_PARTITIONS)} more; --json lists all"))
-    return rows
 
 
 def _trouble(row: TroubledPartition) -> str:

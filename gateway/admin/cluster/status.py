@@ -154,57 +154,35 @@ def _text(answer: ClusterState) -> Iterator[Block]:
         yield from listing(answer.gateways)
 
 
-def _rows(answer: ClusterState) -> list[tuple[str, str]]:
+def _rows(answer: ClusterState) -> Iterator[tuple[str, str]]:
     last = answer.last
+    yield "address", answer.address
+    yield "cluster id", answer.cluster_id
+    yield "sessions", count(answer.sessions)
+    place = f"{last.session} of node {last.node_id} on {shown(last.host)}"
+    yield "last session", f"{place}, since {moment(last.registered_ms)}"
     if last.ended is not None:
-        end = f"ended: {shown(last.ended)}"
+        yield "", f"ended: {shown(last.ended)}"
     elif last.last_object_ms is not None:
-        end = f"runs, or has crashed; its last object is of {moment(last.last_object_ms)}"
+        yield "", f"runs, or has crashed; its last object is of {moment(last.last_object_ms)}"
     else:
-        end = "has written nothing yet"
-    return [
-        ("address", answer.address),
-        ("cluster id", answer.cluster_id),
-        ("sessions", count(answer.sessions)),
-        (
-            "last session",
-            (
-                f"{last.session} of node {last.node_id} on {shown(last.host)}, since "
-                f"{moment(last.registered_ms)}"
-            ),
-        ),
-        ("", end),
-        *(
-            (
-                "ended session" if not number else "",
-                (
-                    f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, "
-                    f"{moment(ended.ended_ms)}: {shown(ended.reason)}"
-                ),
-            )
-            for number, ended in enumerate(answer.ended)
-        ),
-        (
-            "history",
-            (
-                f"{counted(answer.partitions, 'partition')}, {counted(answer.parts.objects, 'object')}, "
-                f"{count(answer.parts.size_bytes)} bytes"
-            ),
-        ),
-        (
-            "write-ahead logs",
-            f"{counted(answer.wal.objects, 'object')}, {count(answer.wal.size_bytes)} bytes"
-            + ("" if answer.oldest_wal_ms is None else f", the oldest of {moment(answer.oldest_wal_ms)}"),
-        ),
-        (
-            "metadata",
-            f"{counted(answer.metadata.objects, 'object')}, {count(answer.metadata.size_bytes)} bytes; a "
-            f"start reads {counted(answer.changes_behind, 'object')}"
-            + (f" behind the snapshot {count(answer.snapshots[-1])}" if answer.snapshots else ""),
-        ),
-        ("last upload", "none yet" if answer.last_upload_ms is None else moment(answer.last_upload_ms)),
-        ("storage", f"${answer.us_dollars_per_month:,.4f} a month, by Amazon's list for S3"),
-    ]
+        yield "", "has written nothing yet"
+    for number, ended in enumerate(answer.ended):
+        place = f"{ended.session} of node {ended.node_id} on {shown(ended.host)}"
+        end = f"{moment(ended.ended_ms)}: {shown(ended.reason)}"
+        yield "" if number else "ended session", f"{place}, {end}"
+    yield "history", f"{counted(answer.partitions, 'partition')}, {_held_text(answer.parts)}"
+    oldest = "" if answer.oldest_wal_ms is None else f", the oldest of {moment(answer.oldest_wal_ms)}"
+    yield "write-ahead logs", _held_text(answer.wal) + oldest
+    behind = f" behind the snapshot {count(answer.snapshots[-1])}" if answer.snapshots else ""
+    start = f"a start reads {counted(answer.changes_behind, 'object')}{behind}"
+    yield "metadata", f"{_held_text(answer.metadata)}; {start}"
+    yield "last upload", "none yet" if answer.last_upload_ms is None else moment(answer.last_upload_ms)
+    yield "storage", f"${answer.us_dollars_per_month:,.4f} a month, by Amazon's list for S3"
+
+
+def _held_text(held: Held) -> str:
+    return f"{counted(held.objects, 'object')}, {count(held.size_bytes)} bytes"
 
 
 # The answer, from the bucket.

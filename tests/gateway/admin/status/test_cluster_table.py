@@ -23,7 +23,7 @@ def rows(**more: Any) -> list[tuple[str, str]]:
         "features": {"metadata.version": 29},
         "is_well": True,
     }
-    return cluster_rows(ClusterStatus(**{**fields, **more}))
+    return list(cluster_rows(ClusterStatus(**{**fields, **more})))
 
 
 def wrong(**more: Any) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from seqgate.gateway.admin.status import StatusRequest, _is_wrong, _rows, joined_status
+from seqgate.gateway.admin.status import StatusRequest, _rows, _troubles, joined_status
 from seqgate.gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create
@@ -92,9 +92,8 @@ async def test_a_missing_worker_is_told(tmp_path: Path) -> None:
         status = await answer(node, StatusRequest())
     told = joined_status([status], missing=["the worker on node 2 gave no answer: it is not running now"])
     assert [row.node_id for row in told.workers] == [status.node_id]
-    assert _is_wrong(told)
-    assert not _is_wrong(joined_status([status]))
-    assert ("WORKER", told.missing_workers[0]) in _rows(told)
+    assert list(_troubles(told)) == [("WORKER", told.missing_workers[0])]
+    assert not list(_troubles(joined_status([status])))
 
 
 async def test_gateways_may_have_other_listeners(tmp_path: Path) -> None:
