@@ -763,68 +763,50 @@ def restore_files(
 
     Removes what it copied when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
     """
-    from seqgate.gateway.backup.repository import DATA, BackupError  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.backup.repository import BackupError  # noqa: PLC0415 - slow to import
+    from seqgate.log import LocalDurability  # noqa: PLC0415
+    from seqgate.log.staging import META, Flush  # noqa: PLC0415
 
     if manifest.bucket is not None:
         raise BackupError(
             f"{backup} is a backup of the bucket {manifest.bucket}: name a bucket with --cluster"
         )
+    last = next((file for file in manifest.files if file.path == META), None)
+    if last is None:
+        raise BackupError(f"the backup has no {META}")
+    others = [file for file in manifest.files if file.path != META]
     changed = storage.make_directories(data_dir)
     if storage.some_names(data_dir, 1):
         raise BackupError(f"{data_dir} is not empty; restore into a new or empty directory")
     check_room(storage, data_dir, manifest.size_bytes, f"{manifest.size_bytes:,}", is_new=False)
+    flush = Flush(storage, data_dir, len(manifest.files))
+    directories = {data_dir: None}
     try:
-        _copy_files(storage, f"{backup}/{DATA}", manifest, data_dir, changed, pace, prepare)
+        for file in others:
+            path = f"{data_dir}/{file.path}"
+            directory = path.rpartition("/")[0]
+            if directory not in directories:
+                storage.make_directory(directory)
+                directories[directory] = None
+            _copy_checked(storage, backup, file, path, pace)
+        flush.run([f"{data_dir}/{file.path}" for file in others], [*changed, *directories])
+        prepare()
+        temporary = f"{data_dir}/{META}.tmp"
+        _copy_checked(storage, backup, last, temporary, pace)
+        content = storage.read_file(temporary)
+        storage.delete(temporary)
+        LocalDurability(storage).replace(f"{data_dir}/{META}", content)
     except BaseException:
         with contextlib.suppress(OSError):
             storage.empty(data_dir)
         raise
 
 
-def _copy_files(
-    storage: Storage,
-    source: str,
-    manifest: BackupManifest,
-    data_dir: str,
-    changed: list[str],
-    pace: Pace,
-    prepare: Callable[[], None],
-) -> None:
-    from seqgate.gateway.backup.repository import BackupError  # noqa: PLC0415 - slow to import
-    from seqgate.log import LocalDurability  # noqa: PLC0415
-    from seqgate.log.staging import META, Flush  # noqa: PLC0415
-
-    flush = Flush(storage, data_dir, len(manifest.files))
-    directories = {data_dir: None}
-    last: CopiedFile | None = None
-    copied: list[str] = []
-    for file in manifest.files:
-        if file.path == META:
-            last = file
-            continue
-        path = f"{data_dir}/{file.path}"
-        directory = path.rpartition("/")[0]
-        if directory not in directories:
-            storage.make_directory(directory)
-            directories[directory] = None
-        _copy_checked(storage, source, file, path, pace)
-        copied.append(path)
-    if last is None:
-        raise BackupError(f"the backup has no {META}")
-    flush.run(copied, [*changed, *directories])
-    prepare()
-    temporary = f"{data_dir}/{META}.tmp"
-    _copy_checked(storage, source, last, temporary, pace)
-    content = storage.read_file(temporary)
-    storage.delete(temporary)
-    LocalDurability(storage).replace(f"{data_dir}/{META}", content)
-
-
-def _copy_checked(storage: Storage, source: str, file: CopiedFile, target: str, pace: Pace) -> None:
-    from seqgate.gateway.backup.repository import BackupError  # noqa: PLC0415 - slow to import
+def _copy_checked(storage: Storage, backup: str, file: CopiedFile, target: str, pace: Pace) -> None:
+    from seqgate.gateway.backup.repository import DATA, BackupError  # noqa: PLC0415 - slow to import
     from seqgate.log.staging import copy_file  # noqa: PLC0415
 
-    origin = f"{source}/{file.path}"
+    origin = f"{backup}/{DATA}/{file.path}"
     try:
         found = copy_file(storage, origin, target, file.size_bytes, pace.spend)
     except FileNotFoundError:
