@@ -477,32 +477,28 @@ _LISTED: Final = (
 )
 
 
-def _listing_text(listing: LetterListing) -> list[Block]:
-    total = sum(row.letters for row in listing.summary)
-    text: list[Block] = [table(DeadLetter, listing.letters, _LISTED), f"{counted(total, 'letter')}."]
-    if len(listing.letters) < total:
-        text[1] = f"{counted(total, 'letter')}, of which the oldest {len(listing.letters):,} are listed."
-    text += [
-        f"Group {shown(row.group)}: {counted(row.letters, 'letter')}, {row.replayed:,} replayed: "
-        f"{shown(row.reason)}"
-        for row in listing.summary
-    ]
+def _listing_text(listing: LetterListing) -> Iterator[Block]:
+    total, listed = sum(row.letters for row in listing.summary), len(listing.letters)
+    yield table(DeadLetter, listing.letters, _LISTED)
+    of_them = f", of which the oldest {listed:,} are listed" if listed < total else ""
+    yield f"{counted(total, 'letter')}{of_them}."
+    for row in listing.summary:
+        letters = f"{counted(row.letters, 'letter')}, {row.replayed:,} replayed"
+        yield f"Group {shown(row.group)}: {letters}: {shown(row.reason)}"
     if listing.others:
-        text.append(f"{counted(listing.others, 'record')} of the topic are no letters.")
-    return text
+        yield f"{counted(listing.others, 'record')} of the topic are no letters."
 
 
-def _replay_text(report: ReplayReport) -> list[Block]:
+def _replay_text(report: ReplayReport) -> Iterator[Block]:
     done = "would be sent" if report.is_dry_run else "sent"
-    text: list[Block] = [
-        f"{counted(row.records, 'record')} {done} back to {shown(row.topic)}." for row in report.replayed
-    ]
-    if not text:
-        text.append("There is no letter to replay.")
+    for row in report.replayed:
+        yield f"{counted(row.records, 'record')} {done} back to {shown(row.topic)}."
+    if not report.replayed:
+        yield "There is no letter to replay."
     if report.already_replayed:
-        text.append(f"{counted(report.already_replayed, 'letter')} replayed before.")
-    text += [f"{counted(row.letters, 'letter')} refused: {row.reason}." for row in report.refused]
-    return text
+        yield f"{counted(report.already_replayed, 'letter')} replayed before."
+    for refused in report.refused:
+        yield f"{counted(refused.letters, 'letter')} refused: {refused.reason}."
 
 
 def _drop_text(report: DropReport) -> list[Block]:

@@ -433,21 +433,15 @@ def _about_owner(found: Owner) -> str:
 # In the gateway, in a data directory, or in Redis: the answers, over a `BlockSource`.
 
 IN_USE: Final = "in use"
-"""The running gateway takes its ids from this block."""
 NEXT: Final = "next"
-"""The running gateway has claimed this block ahead."""
 USED_UP: Final = "used up"
-"""Every id of this block is handed out."""
 GIVEN_UP: Final = "given up"
-"""The gateway that used this block has stopped since. The remaining ids are never handed out."""
 CLAIMED: Final = "claimed"
-"""Another gateway has claimed this block, and may use it."""
 BY_HAND: Final = "by hand"
-"""An operator has claimed this block with `seqgate pids claim`."""
 _STATES: Final = {
     state: number for number, state in enumerate((BY_HAND, CLAIMED, GIVEN_UP, USED_UP, NEXT, IN_USE))
 }
-"""The states, the one that only the owner of a block knows last."""
+"""The states, which `list_blocks` explains, the one that only the owner of a block knows last."""
 
 _GATEWAY_NAME = re.compile(r"node-\d+")
 MAX_OWNER_LENGTH: Final = 200

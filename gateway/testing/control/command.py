@@ -211,11 +211,8 @@ class BrokerEnd(enum.StrEnum):
     """The ways in which a broker ends before it starts again."""
 
     STOP = "stop"
-    """Cleanly: all records stay."""
     KILL = "kill"
-    """As by kill -9: all records that were written stay."""
     POWER_CUT = "power-cut"
-    """Only flushed records stay (`BrokerThread.power_cut`)."""
 
 
 @asks(at_control, first=True)
