@@ -267,12 +267,44 @@ class _Stage:
         """Whether the applications were killed, so that what they show means nothing."""
 
     def play(self, script: Script, *, reads_along: bool = True) -> RunOutcome:
-        """Run the application through a script, against a free broker; `reads_along` as for `play`."""
-        broker = self._taken()
-        outcome = play(script, broker, self._setup, self._register, reads_along=reads_along)
+        """Run the application through a script, against a free broker, and judge the run.
+
+        An application that is known not to read along gets its values without a wait for its first request.
+        Raises NotStarted, ValueError for a wrong command or topic name, StartFailed and OSError.
+        """
+        from seqgate.gateway.certify.application import Application, words_of  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.certify.scripts import Scene  # noqa: PLC0415
+
+        broker, setup = self._taken(), self._setup
+        broker.reset()
+        if script.has_topic:
+            broker.create_topic(setup.topic, setup.partitions)
+        facts = {
+            "bootstrap": broker.bootstrap,
+            "topic": setup.topic,
+            "records": str(setup.records),
+            "script": script.name,
+            "request_timeout_ms": str(round(setup.request_timeout_s * 1000)),
+        }
+        environment = {f"SEQGATE_{name.upper()}": value for name, value in facts.items()}
+        application = Application(words_of(setup.command, facts), environment, setup.timeout_s)
+        ended = application.has_ended
+        scene = Scene(broker, setup.topic, setup.partitions, setup.seed, setup.request_timeout_s, ended)
+        script.begin(scene)
+        values = setup.values()
+        with application.start(values):
+            self._register(application)
+            first_s = FIRST_SHARE * setup.timeout_s if reads_along and script.has_topic else LULL_S
+            fed = _feed(application, scene, script, values, first_s)
+            ending = application.finish()
+        stored = broker.records(setup.topic)
+        struck = scene.struck()
+        requests = scene.requests
         with self._lock:
             self._free.append(broker)
-        return outcome
+        findings = find(values, stored, ending)
+        verdict = judge(findings, ending, struck, may_give_up=script.may_give_up)
+        return RunOutcome(script, verdict, ending, findings, struck, len(values), len(stored), requests, *fed)
 
     def kill_all(self) -> None:
         """Kill all applications, and those that start from now on."""
@@ -302,7 +334,7 @@ class _Stage:
                 application.kill()
 
 
-# Plays one run: the application gets its values while a script plays, and the run is judged.
+# Feeds one run: the application gets its values while a script plays.
 
 BURSTS: Final = 20
 """Parts of the values, so that a producer that sends what it reads makes several batches of them."""
@@ -310,60 +342,6 @@ LULL_S: Final = 0.25
 """Longest wait for a Produce request between two bursts: a client may be retrying."""
 FIRST_SHARE: Final = 0.25
 """Share of a run's time for the first Produce request: a program may need seconds to start."""
-
-
-def play(
-    script: Script,
-    broker: Broker,
-    setup: Setup,
-    register: Callable[[Application], None],
-    *,
-    reads_along: bool = True,
-) -> RunOutcome:
-    """Run the application once against a fresh broker, and judge it; `register` gets the run, to kill it.
-
-    An application that is known not to read along gets its values without a wait for its first request.
-    Raises NotStarted, ValueError for a wrong command or topic name, StartFailed and OSError.
-    """
-    from seqgate.gateway.certify.application import Application, words_of  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.certify.scripts import Scene  # noqa: PLC0415
-
-    broker.reset()
-    if script.has_topic:
-        broker.create_topic(setup.topic, setup.partitions)
-    facts = {
-        "bootstrap": broker.bootstrap,
-        "topic": setup.topic,
-        "records": str(setup.records),
-        "script": script.name,
-        "request_timeout_ms": str(round(setup.request_timeout_s * 1000)),
-    }
-    environment = {f"SEQGATE_{name.upper()}": value for name, value in facts.items()}
-    application = Application(words_of(setup.command, facts), environment, setup.timeout_s)
-    scene = Scene(
-        broker, setup.topic, setup.partitions, setup.seed, setup.request_timeout_s, application.has_ended
-    )
-    script.begin(scene)
-    values = setup.values()
-    with application.start(values):
-        register(application)
-        first_s = FIRST_SHARE * setup.timeout_s if reads_along and script.has_topic else LULL_S
-        fed = _feed(application, scene, script, values, first_s)
-        ending = application.finish()
-    stored = broker.records(setup.topic)
-    struck = scene.struck()
-    findings = find(values, stored, ending)
-    return RunOutcome(
-        script,
-        judge(findings, ending, struck, may_give_up=script.may_give_up),
-        ending,
-        findings,
-        struck,
-        len(values),
-        len(stored),
-        scene.requests,
-        *fed,
-    )
 
 
 def _feed(
