@@ -134,14 +134,9 @@ def replay_plan(
     """Return which letters to replay, at most `limit` of them."""
     letters = list(letters)
     open_letters = [letter for letter in letters if not letter.is_replayed]
-    refused: Counter[str] = Counter()
-    fit = []
-    for letter in open_letters:
-        refusal = letter.refusal(partition_counts)
-        if refusal is None:
-            fit.append(letter)
-        else:
-            refused[refusal] += 1
+    refusals = [letter.refusal(partition_counts) for letter in open_letters]
+    fit = [letter for letter, refusal in zip(open_letters, refusals, strict=True) if refusal is None]
+    refused = Counter(refusal for refusal in refusals if refusal is not None)
     return ReplayPlan(topic, fit[:limit], len(letters) - len(open_letters), refused)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -631,39 +632,25 @@ def _brokers(cluster: Cluster, entries: Sequence[Any]) -> list[BrokerStatus]:
 
 def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
     from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415
 
     address = cluster.reached.other(entry.host, int(entry.port))
-    error, gateway, log_dirs, apis = cluster.trouble_of(int(entry.node_id)), None, [], {}
+    node_id = int(entry.node_id)
+    error, gateway, log_dirs, apis = cluster.trouble_of(node_id), None, [], {}
     if error is not None:
         error = f"the broker at {address.shown} did not answer: {error}"
-        return BrokerStatus(int(entry.node_id), address.shown, entry.rack or None, error, [], {}, None)
-    try:
-        apis = {
-            int(row.api_key): (int(row.min_version), int(row.max_version))
-            for row in api_versions(address, _BROKER_TIMEOUT_S).api_keys
-        }
-        log_dirs = _log_dirs(address)
-        gateway = _gateway(address)
-    except ControlError as failed:
-        error = str(failed)
-    return BrokerStatus(
-        node_id=int(entry.node_id),
-        address=address.shown,
-        rack=entry.rack or None,
-        error=error,
-        log_dirs=log_dirs,
-        apis=apis,
-        gateway=gateway,
-    )
-
-
-def _gateway(address: BrokerAddress) -> WorkerRow | None:
-    from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415 - slow to import
-
-    try:
-        return worker_row(told_by(address, StatusRequest(), _BROKER_TIMEOUT_S))
-    except ControlError:
-        return None
+    else:
+        try:
+            apis = {
+                int(row.api_key): (int(row.min_version), int(row.max_version))
+                for row in api_versions(address, _BROKER_TIMEOUT_S).api_keys
+            }
+            log_dirs = _log_dirs(address)
+            with contextlib.suppress(ControlError):
+                gateway = worker_row(told_by(address, StatusRequest(), _BROKER_TIMEOUT_S))
+        except ControlError as failed:
+            error = str(failed)
+    return BrokerStatus(node_id, address.shown, entry.rack or None, error, log_dirs, apis, gateway)
 
 
 def _log_dirs(address: BrokerAddress) -> list[LogDir]:
