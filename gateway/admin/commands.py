@@ -13,7 +13,6 @@ import os
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from functools import cache, cached_property, partial
 from pathlib import Path
 from types import NoneType
@@ -212,15 +211,13 @@ def _converted(kind: Any, text: str, facts: Mapping[str, Any]) -> Any:
         if text not in typing.get_args(kind):
             raise ValueError
         return text
-    if kind in {int, float}:
-        if not text.isascii() or not text.replace(".", "", kind is float).isdecimal():
-            raise ValueError
-        number = kind(text)
-        if not facts.get("min", number) <= number <= facts.get("max", number):
-            raise ValueError
-        return number
-    assert issubclass(kind, Enum)
-    return kind(text)
+    assert kind in {int, float}, kind
+    if not text.isascii() or not text.replace(".", "", kind is float).isdecimal():
+        raise ValueError
+    number = kind(text)
+    if not facts.get("min", number) <= number <= facts.get("max", number):
+        raise ValueError
+    return number
 
 
 def command(function: Callable[..., None]) -> Command:

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import enum
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -207,14 +206,6 @@ def _faults(rows: Sequence[dict[str, Any]]) -> Output:
 # stored.
 
 
-class BrokerEnd(enum.StrEnum):
-    """The ways in which a broker ends before it starts again."""
-
-    STOP = "stop"
-    KILL = "kill"
-    POWER_CUT = "power-cut"
-
-
 @asks(at_control, first=True)
 def reset(control: Control) -> Output:
     """Begin anew: no topics, groups, producers, transactions or faults. The broker runs afterwards, at the
@@ -238,13 +229,13 @@ def start(control: Control) -> Output:
 @asks(at_control, first=True)
 def restart(
     control: Control,
-    after: BrokerEnd = option(
+    after: Literal["stop", "kill", "power-cut"] = option(
         "--after",
         "WAY",
         "The way in which the broker ends: stop; kill, which keeps all written records; or power-cut, "
         "which keeps the flushed ones only.",
         show_default=True,
-        default=BrokerEnd.STOP,
+        default="stop",
     ),
 ) -> Output:
     """End the broker, and start it with its data at the same address."""
