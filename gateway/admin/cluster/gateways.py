@@ -30,7 +30,7 @@ from seqgate.gateway.admin.tables import UNKNOWN, Block, Column, count, counted,
 if TYPE_CHECKING:
     from seqgate.gateway.admin.operation import LiveGateway
     from seqgate.gateway.admin.remote.cluster import Cluster
-    from seqgate.gateway.metadata.decision import ApiError, Decision
+    from seqgate.gateway.metadata.decision import ApiError
     from seqgate.gateway.metadata.image import MetadataImage
     from seqgate.gateway.peer.peers import AsksPeers
     from seqgate.gateway.runtime.topics.metadata_log import Decide
@@ -609,11 +609,8 @@ async def _carry_out(gateway: LiveGateway, decide: Decide[ApiError | None]) -> N
     """Carry out a decision. Raises ControlError if it is refused, or the metadata can't be changed."""
     from seqgate.log import LogError  # noqa: PLC0415 - slow to import
 
-    def decided(image: MetadataImage) -> Decision[ApiError | None]:
-        return decide(image)
-
     try:
-        refused = await gateway.services.topics.metadata_log.commit(decided)
+        refused = await gateway.services.topics.metadata_log.commit(decide)
     except LogError as error:
         raise ControlError(f"the metadata can't be changed: {error}") from error
     if refused is not None:
