@@ -30,7 +30,7 @@ from seqgate.gateway.protocol.frames import parse_request_header, skip_tagged_fi
 from seqgate.gateway.protocol.messages import is_flexible, request_schema
 from seqgate.gateway.protocol.produce_codec import produce_reader
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
-from seqgate.gateway.testing.data_directory import TemporaryDirectory, bootstrap_of, empty
+from seqgate.gateway.testing.data_directory import TemporaryDirectory, empty
 from seqgate.gateway.testing.exactly_once import explain_differences
 from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts
 from seqgate.gateway.testing.inside import BrokerClock, DurablePart, Inside, ShiftedLoop, ShiftedMachine
@@ -52,6 +52,8 @@ class AnyBroker(ABC):
         """Take the data directory; None: a temporary one, made when it is first asked for."""
         self._given = directory
         self._temporary = TemporaryDirectory()
+        self._port = 0
+        """The port of the first listener; 0 before the first start."""
 
     @property
     def directory(self) -> Path:
@@ -59,9 +61,11 @@ class AnyBroker(ABC):
         return self._temporary.path / "data" if self._given is None else self._given
 
     @property
-    @abstractmethod
     def bootstrap(self) -> str:
         """The address for clients, HOST:PORT. Raises RuntimeError before the first start."""
+        if not self._port:
+            raise RuntimeError("the broker has no address before its first start: call start()")
+        return f"127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
         self.start()
@@ -161,8 +165,6 @@ class BrokerThread(AnyBroker):
         self.gateway: Gateway
         self.advertised = ""
         """The first address for clients, HOST:PORT; empty before the first start."""
-        self.port = 0
-        """The port of the first listener; 0 before the first start."""
         self._config = config
         self._life = threading.RLock()
         self._is_killed = False
@@ -172,10 +174,6 @@ class BrokerThread(AnyBroker):
         self._loop: ShiftedLoop
         self._requests: FaultyRequests
         self._stopping: asyncio.Event
-
-    @property
-    def bootstrap(self) -> str:
-        return bootstrap_of(self.port)
 
     @property
     def is_running(self) -> bool:
@@ -337,7 +335,7 @@ class BrokerThread(AnyBroker):
         self._config.choose("listeners", tuple(shown))
         if gateway.metrics_address:
             self._config.choose(METRICS_LISTENER, gateway.metrics_address)
-        self.port = ports[0]
+        self._port = ports[0]
         self.advertised = next(endpoint.shown for endpoint in node.brokers.advertised.values())
 
 

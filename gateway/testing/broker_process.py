@@ -26,7 +26,7 @@ from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.testing.broker import AnyBroker
 from seqgate.gateway.testing.control.command import TIMEOUT_S, ControlRefused, ask, shown
 from seqgate.gateway.testing.control.routes import read_record
-from seqgate.gateway.testing.data_directory import bootstrap_of, empty
+from seqgate.gateway.testing.data_directory import empty
 from seqgate.gateway.testing.faults import FaultOrders
 from seqgate.gateway.testing.inside import BrokerClock
 from seqgate.gateway.testing.stored import StoredProducer, StoredRecord
@@ -53,15 +53,10 @@ class BrokerProcess(AnyBroker):
         """Prepare the broker; `settings` override SETTINGS. Without `directory` its data is temporary."""
         super().__init__(directory)
         self._settings = dict(settings or {})
-        self._port = 0
         self._control = ""
         self._process: ServeProcess | None = None
         self.faults = RemoteFaults(self._ask)
         self.clock = BrokerClock(lambda by_s: self._ask("POST", "/clock", {"seconds": by_s}))
-
-    @property
-    def bootstrap(self) -> str:
-        return bootstrap_of(self._port)
 
     @property
     def control(self) -> str:

@@ -43,13 +43,6 @@ def empty(directory: Path) -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def bootstrap_of(port: int) -> str:
-    """Return the address for clients, HOST:PORT. Raises RuntimeError for port 0: never started."""
-    if not port:
-        raise RuntimeError("the broker has no address before its first start: call start()")
-    return f"127.0.0.1:{port}"
-
-
 VARIABLE: Final = "SEQGATE_TEST_DIRECTORY"
 """The environment variable that names the directory in which temporary directories are made."""
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - in memory; mkdtemp makes private directories
