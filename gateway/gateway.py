@@ -42,6 +42,8 @@ from seqgate.seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
     from seqgate.gateway.metrics.listener import Metrics
+    from seqgate.gateway.runtime.loop.audit import Requester
+    from seqgate.gateway.security.acls.access import Operation
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +140,7 @@ class Gateway:
             metadata_log,
             self.backend.surroundings(),
             shows_metrics=shows_metrics,
-            questions=lambda *asked: self._control.answer_question(*asked),  # noqa: PLW0108 - made below
+            questions=self._answer_question,
         )
         dispatcher = Dispatcher(APIS, services)
         self.server = Server(
@@ -185,6 +187,13 @@ class Gateway:
         if shows_metrics:
             self._metrics = self._make_metrics(services, dispatcher.time_requests())
         self._services = services
+
+    async def _answer_question(
+        self, question: str, may: Callable[[Operation], bool], requester: Requester
+    ) -> bytes:
+        from seqgate.gateway.admin.operations import answer_question  # noqa: PLC0415 - as the first command
+
+        return await answer_question(self._control.gateway, question, may, requester)
 
     async def _metrics_text(self) -> str:
         """Return the metrics. Without metrics of its own, the gateway begins with the first question to read

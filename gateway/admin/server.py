@@ -21,9 +21,7 @@ from seqgate.gateway.admin.request import (
     ControlAnswer,
     short_path,
 )
-from seqgate.gateway.runtime.loop.audit import Requester
 from seqgate.gateway.runtime.services import Services
-from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.tasks import end_tasks
 
 if TYPE_CHECKING:
@@ -74,7 +72,6 @@ class ControlServer:
         self.path = directory / SOCKET_NAME
         self.gateway = LiveGateway(services, traffic, services.node.clock.now_ms(), metrics, restarts)
         """The gateway as operations see it."""
-        self._restarts = restarts
         self._is_kept = False
         """Whether the socket stays open for the process that takes the place of this one."""
         self._server: asyncio.Server | None = None
@@ -119,15 +116,6 @@ class ControlServer:
             with contextlib.suppress(OSError):
                 self.path.unlink(missing_ok=True)
 
-    async def answer_question(
-        self, question: str, may: Callable[[Operation], bool], requester: Requester
-    ) -> bytes:
-        """Return the answer to a question that came over the Kafka protocol."""
-        # Imported with the first command: a start is mostly imports.
-        from seqgate.gateway.admin.operations import answer_question  # noqa: PLC0415
-
-        return await answer_question(self.gateway, question, may, requester)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
@@ -150,8 +138,8 @@ class ControlServer:
         finally:
             self._clients.discard(task)
             writer.close()
-            if self._restarts is not None:
-                self._restarts.begin_ordered()
+            if self.gateway.restarts is not None:
+                self.gateway.restarts.begin_ordered()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> ControlAnswer:
         try:
@@ -163,6 +151,7 @@ class ControlServer:
             return ControlAnswer(error=f"a request has at most {MAX_REQUEST_BYTES} bytes")
         except asyncio.IncompleteReadError:
             return ControlAnswer(error="a request is one line and ends with a newline")
-        from seqgate.gateway.admin.operations import answer  # noqa: PLC0415 - as above
+        # Imported with the first command: a start is mostly imports.
+        from seqgate.gateway.admin.operations import answer  # noqa: PLC0415
 
         return await answer(self.gateway, line, writer.get_extra_info("socket"))
