@@ -1,4 +1,4 @@
-"""The data directory of a broker for tests: one that the test gives, or a temporary one.
+"""Temporary directories for the data of brokers, and what empties the data directory of a broker.
 
 A temporary one is made when its path is first asked for, in memory (/dev/shm) where there is room, and is
 removed at the end of the process at the latest. A process that is killed leaves its own behind; the next
