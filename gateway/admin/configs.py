@@ -261,8 +261,7 @@ def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow] | None:
         return described(cluster, resource.kind, [resource.name]).get(resource.name)
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
 
-    # kafka-python can't address the defaults of all brokers
-    (found,) = cluster.ask_reached(describing("broker", [_ALL])).results
+    (found,) = cluster.ask(cluster.any_broker, describing(cluster, "broker", [_ALL])).results
     check(found)
     return _rows(found.configs)
 
@@ -273,21 +272,13 @@ def unreadable(kind: str, name: str) -> str:
     return f"the configurations of {kind} {name} can't be read; DescribeConfigs on {on} may be missing"
 
 
-def describing(kind: str, names: Sequence[str], keys: Sequence[str] | None = None) -> Any:
+def describing(cluster: Cluster, kind: str, names: Sequence[str], keys: Sequence[str] | None = None) -> Any:
     """Return the question for all configurations of topics, groups or brokers, or for those of `keys`."""
-    from kio.schema.describe_configs.v4 import request  # noqa: PLC0415 - slow to import
-    from kio.static.primitive import i8  # noqa: PLC0415 - as above
-
-    return request.DescribeConfigsRequest(
-        resources=tuple(
-            request.DescribeConfigsResource(
-                resource_type=i8(_TYPES[kind]),
-                resource_name=name,
-                configuration_keys=None if keys is None else tuple(keys),
-            )
-            for name in names
-        )
-    )
+    wanted = None if keys is None else tuple(keys)
+    rows = [
+        {"resource_type": _TYPES[kind], "resource_name": name, "configuration_keys": wanted} for name in names
+    ]
+    return cluster.request(32, 4, resources=rows)
 
 
 def described(
@@ -296,31 +287,9 @@ def described(
     """Return the configurations of topics or groups, or of one broker, by name, each sorted by name: all, or
     those of `keys`. Leave out those that the cluster does not describe to this user.
     """
-    place = cluster.brokers.get(int(names[0])) if kind == "broker" else cluster.any_broker
-    answer = cluster.ask(place, describing(kind, names, keys))
-    if answer is not None:
-        return {
-            str(each.resource_name): _rows(each.configs) for each in answer.results if not each.error_code
-        }
-    from kafka.admin import ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
-
-    wanted = None if keys is None else dict.fromkeys(keys)
-    resources = [ConfigResource(ConfigResourceType(_TYPES[kind]), name, wanted) for name in names]
-    found: dict[str, Any] = cluster.admin.describe_configs(resources, config_filter="all").get(_key(kind), {})
-    return {
-        name: [
-            ConfigRow(
-                name=row,
-                value=entry["value"],
-                source=entry["config_source"],
-                is_read_only=bool(entry["read_only"]),
-                is_sensitive=bool(entry["is_sensitive"]),
-            )
-            for row, entry in sorted(entries.items())
-        ]
-        for name, entries in found.items()
-        if entries  # kafka-python does not tell errors
-    }
+    place = cluster.broker(int(names[0])) if kind == "broker" else cluster.any_broker
+    answer = cluster.ask(place, describing(cluster, kind, names, keys))
+    return {str(each.resource_name): _rows(each.configs) for each in answer.results if not each.error_code}
 
 
 def _rows(entries: Iterable[Any]) -> list[ConfigRow]:

@@ -288,7 +288,7 @@ def read_records(
     from seqgate.gateway.admin.remote.cluster import opened, topic_partition  # noqa: PLC0415
 
     (found,) = cluster.existing_topics([topic])
-    count = len(found["partitions"])
+    count = len(found.partitions)
     for partition in partitions:
         if not 0 <= partition < count:
             raise ControlError(f"topic {topic} has no partition {partition}, only 0 to {count - 1}")

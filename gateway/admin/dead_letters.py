@@ -566,7 +566,7 @@ def _records(cluster: Cluster, topic: str, chosen: LetterFilter) -> Iterator[Any
 
 def plan_replay(cluster: Cluster, topic: str, chosen: LetterFilter, limit: int | None) -> ReplayPlan:
     """Return which letters a replay would send back now."""
-    counts = {row["name"]: len(row["partitions"]) for row in cluster.all_topics() if not row["is_internal"]}
+    counts = {row.name: len(row.partitions) for row in cluster.all_topics() if not row.is_internal}
     return replay_plan(topic, find_letters(cluster, topic, chosen)[0], counts, limit)
 
 
@@ -704,7 +704,7 @@ def plan_cuts(
         raise ControlError(
             f"topic {topic} does not have {_ENABLED}=true, so it is no dead-letter topic; nothing is dropped"
         )
-    numbers = range(len(found["partitions"]))
+    numbers = range(len(found.partitions))
     if partition is not None and partition not in numbers:
         raise ControlError(f"topic {topic} has no partition {partition}, only 0 to {len(numbers) - 1}")
     places = [(topic, each) for each in (numbers if partition is None else [partition])]

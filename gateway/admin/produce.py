@@ -311,7 +311,7 @@ def send_records(
         max_block_ms=timeout_ms,
         allow_auto_create_topics=False,
     )
-    sending = _Sending(cluster, producer, topic, len(found["partitions"]), at_once=at_once)
+    sending = _Sending(cluster, producer, topic, len(found.partitions), at_once=at_once)
     try:
         _send_all(sending, records)
     except KeyboardInterrupt:

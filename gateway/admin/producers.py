@@ -32,8 +32,6 @@ from seqgate.gateway.admin.tables import (
 from seqgate.gateway.security.principals import ClientIdentity
 
 if TYPE_CHECKING:
-    from kio.schema.describe_producers.v0.request import DescribeProducersRequest
-
     from seqgate.gateway.admin.remote.cluster import Cluster
     from seqgate.gateway.coordinator.places import TopicPartition
     from seqgate.gateway.runtime.partitions.partition import Partition
@@ -167,60 +165,28 @@ def list_producers_remote(cluster: Cluster, request: ListProducersRequest) -> Pr
 
 def active_producers(cluster: Cluster, places: Sequence[TopicPartition]) -> list[ProducerRow]:
     """Return the active producers of partitions, in no order."""
-    from seqgate.gateway.admin.remote.cluster import topic_partition  # noqa: PLC0415 - slow to import
 
-    answers = cluster.ask_leaders(places, _question)
-    rows = [
-        (topic.name, row) for answer in answers or () for topic in answer.topics for row in topic.partitions
-    ]
-    if answers is not None and not any(row.error_code for _, row in rows):
-        return [
-            _told_row(
-                (topic, row.partition_index),
-                producer,
-                producer.current_txn_start_offset,
-                ClientIdentity.from_json(producer.client),
-            )
-            for topic, row in rows
-            for producer in row.active_producers
-        ]
-    found = cluster.admin.describe_producers([topic_partition(*place) for place in places])
+    def question(topics: Mapping[str, Sequence[int]]) -> Any:
+        rows = [{"name": topic, "partition_indexes": tuple(some)} for topic, some in topics.items()]
+        return cluster.request(61, 0, topics=rows)
+
     return [
-        _told_row(place, producer, producer.current_transaction_start_offset, client)
-        for place, producers in found.items()
-        for producer, client in producers
-    ]
-
-
-def _question(topics: Mapping[str, Sequence[int]]) -> DescribeProducersRequest:
-    from kio.schema.describe_producers.v0 import request  # noqa: PLC0415 - slow to import
-    from kio.schema.types import TopicName  # noqa: PLC0415
-    from kio.static.primitive import i32  # noqa: PLC0415
-
-    return request.DescribeProducersRequest(
-        topics=tuple(
-            request.TopicRequest(name=TopicName(topic), partition_indexes=tuple(map(i32, partitions)))
-            for topic, partitions in topics.items()
+        ProducerRow(
+            *place,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence,
+            last_offset=None,
+            last_timestamp=producer.last_timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.current_txn_start_offset,
+            age_ms=None,
+            retained_batches=None,
+            client=ClientIdentity.from_json(producer.client),
         )
-    )
-
-
-def _told_row(
-    place: TopicPartition, producer: Any, first_offset: int, client: ClientIdentity | None
-) -> ProducerRow:
-    return ProducerRow(
-        *place,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        last_sequence=producer.last_sequence,
-        last_offset=None,
-        last_timestamp=producer.last_timestamp,
-        coordinator_epoch=producer.coordinator_epoch,
-        current_txn_start_offset=first_offset,
-        age_ms=None,
-        retained_batches=None,
-        client=client,
-    )
+        for place, row in cluster.ask_leaders(places, question).items()
+        for producer in row.active_producers
+    ]
 
 
 OPERATIONS: Final[ClusterAnswers] = {ListProducersRequest: list_producers_remote}

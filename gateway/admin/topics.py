@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from uuid import UUID
 
 import msgspec
 
@@ -225,7 +224,7 @@ def alter(
         raise stop("nothing to alter: give --partitions, --set or --unset", code=2)
     wanted = name_values_or_exit_2(settings or [], "--set")
     with opened as reached:
-        (now,) = (len(found["partitions"]) for found in reached.existing_topics([topic]))
+        (now,) = (len(found.partitions) for found in reached.existing_topics([topic]))
 
         def alter_it(execute: bool) -> TopicOutcome:
             if execute:
@@ -312,21 +311,22 @@ def find_topics(cluster: Cluster, *, internal: bool) -> list[TopicRow]:
     """Return the topics by name, `internal` ones only when asked for."""
     return [
         TopicRow(
-            topic=topic["name"],
+            topic=topic.name,
             topic_id=_topic_id(topic),
-            partitions=len(topic["partitions"]),
-            replication_factor=max((len(row["replica_nodes"]) for row in topic["partitions"]), default=0),
-            is_internal=topic["is_internal"],
+            partitions=len(topic.partitions),
+            replication_factor=max((len(row.replica_nodes) for row in topic.partitions), default=0),
+            is_internal=topic.is_internal,
         )
         for topic in cluster.all_topics()
-        if internal or not topic["is_internal"]
+        if internal or not topic.is_internal
     ]
 
 
-def _topic_id(topic: Mapping[str, Any]) -> str:
-    from seqgate.gateway.protocol.frames import topic_id_text  # noqa: PLC0415 - slow to import
+def _topic_id(topic: Any) -> str:
+    from seqgate.gateway.admin.remote.cluster import NO_ID  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.protocol.frames import topic_id_text  # noqa: PLC0415
 
-    return topic_id_text(UUID(str(topic["topic_id"])))
+    return topic_id_text(topic.topic_id or NO_ID)
 
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescription]:
@@ -334,24 +334,22 @@ def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescrip
     which names the most similar topic. Where a leader does not answer, no partition has offsets.
     """
     from seqgate.gateway.admin.configs import described  # noqa: PLC0415 - a list does not need it
+    from seqgate.gateway.admin.remote.cluster import is_led  # noqa: PLC0415 - slow to import
 
     found = cluster.existing_topics(names)
     configs = described(cluster, "topic", names)
     offsets = cluster.spans(
-        (topic["name"], row["partition_index"])
-        for topic in found
-        for row in topic["partitions"]
-        if _is_led(row)
+        (topic.name, row.partition_index) for topic in found for row in topic.partitions if is_led(row)
     )
     return [
         TopicDescription(
-            topic=topic["name"],
+            topic=topic.name,
             topic_id=_topic_id(topic),
-            is_internal=topic["is_internal"],
-            configs=_set_on_topic(configs.get(topic["name"])),
+            is_internal=topic.is_internal,
+            configs=_set_on_topic(configs.get(topic.name)),
             partitions=[
-                _partition_row(topic["name"], row, offsets)
-                for row in sorted(topic["partitions"], key=lambda row: int(row["partition_index"]))
+                _partition_row(topic.name, row, offsets)
+                for row in sorted(topic.partitions, key=lambda row: int(row.partition_index))
             ],
         )
         for topic in found
@@ -366,22 +364,18 @@ def _set_on_topic(rows: Sequence[ConfigRow] | None) -> dict[str, str | None] | N
     return None if rows is None else {row.name: row.value for row in rows if row.source not in _NOT_SET}
 
 
-def _partition_row(
-    topic: str, row: Mapping[str, Any], offsets: Mapping[tuple[str, int], tuple[int, int]]
-) -> PartitionRow:
-    start, end = offsets.get((topic, row["partition_index"]), (None, None))
+def _partition_row(topic: str, row: Any, offsets: Mapping[tuple[str, int], tuple[int, int]]) -> PartitionRow:
+    from seqgate.gateway.admin.remote.cluster import is_led  # noqa: PLC0415 - slow to import
+
+    start, end = offsets.get((topic, row.partition_index), (None, None))
     return PartitionRow(
-        partition=row["partition_index"],
-        leader=row["leader_id"] if _is_led(row) else None,
-        replicas=list(row["replica_nodes"]),
-        in_sync_replicas=list(row["isr_nodes"]),
+        partition=row.partition_index,
+        leader=row.leader_id if is_led(row) else None,
+        replicas=list(row.replica_nodes),
+        in_sync_replicas=list(row.isr_nodes),
         log_start_offset=start,
         log_end_offset=end,
     )
-
-
-def _is_led(row: Mapping[str, Any]) -> bool:
-    return bool(row["error_code"] == 0 and row["leader_id"] >= 0)
 
 
 def create_topics(
@@ -453,7 +447,7 @@ def alter_topic(
         if error is not None:
             return TopicOutcome(name, REFUSED, error=error)
     if partitions is None:
-        return TopicOutcome(name, ALTERED, len(topic["partitions"]))
+        return TopicOutcome(name, ALTERED, len(topic.partitions))
     outcome = _with_partitions(cluster, name, partitions, validate_only=False)
     if outcome.error is not None and (settings or unset):
         error = f"the configurations are altered, the partitions are not: {outcome.error}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -437,20 +437,18 @@ def _owners(members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 """The states of a group without members."""
 NO_OFFSET: Final = -1
-_LIST, _OFFSETS, _SHARE_OFFSETS = (16, 5), (9, 8), (90, 1)
+_LIST, _OFFSETS, _SHARE_OFFSETS = (16, 5), (9, 8), (90, 1, 1)
 """The APIs ListGroups, OffsetFetch and DescribeShareGroupOffsets, and the versions of the requests."""
 
 
-def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
+def listed(cluster: Cluster) -> dict[str, dict[str, str]]:
     """Return the answers of ListGroups about each group, by group id."""
-    from seqgate.gateway.protocol.messages import request_type  # noqa: PLC0415 - slow to import
-
-    told = cluster.ask_all(request_type(*_LIST)(states_filter=(), types_filter=()))
-    if told is None:
-        return {row["group_id"]: row for row in cluster.admin.list_groups()}
+    answers = cluster.ask_all(cluster.request(*_LIST, states_filter=(), types_filter=()))
     fields = "protocol_type", "group_state", "group_type"
     return {
-        str(row.group_id): {name: getattr(row, name) for name in fields} for one in told for row in one.groups
+        str(row.group_id): {name: getattr(row, name, "") for name in fields}
+        for answer in answers
+        for row in answer.groups
     }
 
 
@@ -466,52 +464,38 @@ def group_type(row: Mapping[str, Any]) -> str:
 
 def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[TopicPartition, Committed]]:
     """Return the committed offsets of each group, by partition."""
-    if not names:
-        return {}
     from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
-    told = cluster.ask_coordinators(GROUP, names, offsets)
-    groups: list[Any] = [group for answer in told or () for group in answer.groups]
-    places = [
-        (str(group.group_id), (str(topic.name), int(row.partition_index)), row)
-        for group in groups
-        for topic in group.topics
-        for row in topic.partitions
-    ]
-    if told is not None and not any(part.error_code for part in (*groups, *(row for *_, row in places))):
-        committed: dict[str, dict[TopicPartition, Committed]] = {name: {} for name in names}
-        for name, place, row in places:
-            if row.committed_offset >= 0:
-                committed[name][place] = Committed(row.committed_offset, row.metadata)
-        return committed
-    found = cluster.admin.list_group_offsets(dict.fromkeys(names))
-    return {
-        name: {
-            tuple(place): Committed(offset.offset, offset.metadata)
-            for place, offset in offsets.items()
-            if offset.offset >= 0
-        }
-        for name, offsets in found.items()
-    }
+    found: dict[str, dict[TopicPartition, Committed]] = {name: {} for name in names}
+    # before Kafka 3.0 a question is about one group
+    for some in [names] if cluster.serves(*_OFFSETS) else [[name] for name in names]:
+        for name, group in cluster.ask_coordinators(GROUP, some, partial(offsets, cluster)).items():
+            check(group, f"group {name}: ")
+            for place, row in committed_rows(group):
+                check(row, f"group {name}, {place[0]}-{place[1]}: ")
+                found[name][place] = Committed(row.committed_offset, row.metadata)
+    return found
 
 
-def offsets(groups: Iterable[str]) -> Any:
-    """Return the question for all committed offsets of groups."""
-    from seqgate.gateway.protocol.messages import request_module  # noqa: PLC0415 - slow to import
+def committed_rows(group: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    """Yield what OffsetFetch answers about the partitions of a group, without those that have no offset."""
+    for topic in group.topics:
+        for row in topic.partitions:
+            if row.error_code or row.committed_offset != NO_OFFSET:
+                yield (str(topic.name), int(row.partition_index)), row
 
-    module = request_module(*_OFFSETS)
-    wanted = tuple(module.OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups)
-    return module.OffsetFetchRequest(groups=wanted)
+
+def offsets(cluster: Cluster, groups: Sequence[str]) -> Any:
+    """Return the question for all committed offsets of groups, of one where brokers take one at a time."""
+    wanted = [{"group_id": group, "topics": None} for group in groups]
+    return cluster.request(*_OFFSETS, groups=wanted, group_id=groups[0], topics=None)
 
 
-def share_offsets(groups: Iterable[str]) -> Any:
+def share_offsets(cluster: Cluster, groups: Iterable[str]) -> Any:
     """Return the question how far share groups have read."""
-    from seqgate.gateway.protocol.messages import request_module  # noqa: PLC0415 - slow to import
-
-    module = request_module(*_SHARE_OFFSETS)
-    row = module.DescribeShareGroupOffsetsRequestGroup
-    wanted = tuple(row(group_id=group, topics=None) for group in groups)
-    return module.DescribeShareGroupOffsetsRequest(groups=wanted)
+    wanted = [{"group_id": group, "topics": None} for group in groups]
+    return cluster.request(*_SHARE_OFFSETS, groups=wanted)
 
 
 def share_progress(found: Any) -> GroupProgress:
@@ -549,7 +533,7 @@ class ClusterGroups:
         """Return the committed offsets, or the oldest records of a share group that are not done."""
         if kind != SHARE:
             return GroupProgress(committed_offsets(self._cluster, [group]).get(group, {}))
-        return share_progress(self._cluster.ask_coordinator(group, share_offsets([group])))
+        return share_progress(self._cluster.ask_coordinator(group, share_offsets(self._cluster, [group])))
 
     async def starts(self, places: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         return self._cluster.starts(self._led.intersection(places))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -29,7 +30,7 @@ from seqgate.gateway.admin.groups.members import (
     CONSUMER,
     SHARE,
     STREAMS,
-    classic_groups,
+    describing,
     members_of,
     protocol_text,
     ranges,
@@ -201,16 +202,16 @@ class ClusterList(ClusterGroups):
         ]
 
     def _member_counts(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+        from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
+
         counts = {}
         for name, row in rows.items():
             if (kind := group_type(row)) in {CONSUMER, STREAMS}:
                 with contextlib.suppress(ControlError):  # it may be deleted by now
                     counts[name] = len(members_of(self._cluster, name, kind).members)
         classic = [name for name, row in rows.items() if group_type(row) == CLASSIC]
-        if classic:
-            found = classic_groups(self._cluster, classic)
-            counts |= {name: len(told.members) for name, told in found.items() if told.error is None}
-        return counts
+        found = self._cluster.ask_coordinators(GROUP, classic, partial(describing, self._cluster, CLASSIC))
+        return counts | {name: len(told.members) for name, told in found.items() if not told.error_code}
 
     async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
         """Return the number of partitions and the lag of all groups but share groups."""

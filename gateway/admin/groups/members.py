@@ -5,13 +5,11 @@ ControlError, those of a cluster also errors of kafka-python.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import SimpleNamespace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import NONE, Column, duration, number, shown
 
 if TYPE_CHECKING:
@@ -146,7 +144,7 @@ def topology_nodes(description: Any) -> list[TopologyNode]:
     ]
 
 
-# Over the Kafka protocol. kafka-python describes no consumer, share and streams groups.
+# Over the Kafka protocol.
 
 
 class GroupMembers(NamedTuple):
@@ -159,33 +157,38 @@ class GroupMembers(NamedTuple):
     topology: Sequence[TopologyNode] = ()
 
 
-_DESCRIBE: Final[Mapping[str, tuple[int, int]]] = {
-    CLASSIC: (15, 5),
-    CONSUMER: (69, 1),
-    SHARE: (77, 1),
-    STREAMS: (89, 0),
+_DESCRIBE: Final[Mapping[str, tuple[int, int, int]]] = {
+    CLASSIC: (15, 5, 0),
+    CONSUMER: (69, 1, 0),
+    SHARE: (77, 1, 1),
+    STREAMS: (89, 1, 0),
 }
-"""The API and the version that describe groups of a type."""
+"""The API that describes groups of a type, its newest version, and the oldest one."""
 
 
-def describing(kind: str, groups: Iterable[str], version: int | None = None, **fields: Any) -> Any:
-    """Return the question that describes groups of a type."""
-    from seqgate.gateway.protocol.messages import request_type  # noqa: PLC0415 - slow to import
-
-    key, usual = _DESCRIBE[kind]
-    fields["groups" if kind == CLASSIC else "group_ids"] = tuple(groups)
-    kind_of_request = request_type(key, usual if version is None else version)
-    return kind_of_request(include_authorized_operations=False, **fields)
+def describing(cluster: Cluster, kind: str, groups: Iterable[str], *, with_topology: bool = False) -> Any:
+    """Return the question that describes groups of a type; brokers that describe topologies add those of
+    streams groups.
+    """
+    names = tuple(groups)
+    return cluster.request(
+        *_DESCRIBE[kind],
+        groups=names,
+        group_ids=names,
+        include_authorized_operations=False,
+        include_topology_description=with_topology,
+    )
 
 
 def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
     """Return the members of a group of a type. Raises ControlError."""
     if kind not in {CONSUMER, SHARE, STREAMS}:
-        return _classic_members(cluster, group)
-    asked = describing(kind, [group])
+        kind = CLASSIC
+    found = cluster.ask_coordinator(group, describing(cluster, kind, [group], with_topology=True))
+    if kind == CLASSIC:
+        return GroupMembers(_classic_members(found), None, found.protocol_data or None)
     if kind == STREAMS:
-        return streams_members(cluster.ask_coordinator(group, _with_topology(cluster, group) or asked))
-    found = cluster.ask_coordinator(group, asked)
+        return streams_members(found)
     members = [
         _member(
             member,
@@ -199,20 +202,6 @@ def members_of(cluster: Cluster, group: str, kind: str) -> GroupMembers:
         for member in found.members
     ]
     return GroupMembers(members, found.group_epoch, found.assignor_name or None)
-
-
-_FIRST_WITH_TOPOLOGY: Final = 1
-"""The first version of StreamsGroupDescribe that has the description of the topology."""
-
-
-def _with_topology(cluster: Cluster, group: str) -> Any:
-    """Return the question for a streams group with its topology; None where brokers are older than that."""
-    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
-
-    known = {int(row.api_key): int(row.max_version) for row in api_versions(cluster.reached).api_keys}
-    if known.get(_DESCRIBE[STREAMS][0], 0) < _FIRST_WITH_TOPOLOGY:
-        return None
-    return describing(STREAMS, [group], _FIRST_WITH_TOPOLOGY, include_topology_description=True)
 
 
 def _member(
@@ -240,69 +229,18 @@ def _member(
     )
 
 
-class _Classic(NamedTuple):
-    """A classic group as DescribeGroups reports it; `error` is the reason of a refusal."""
-
-    members: list[GroupMember]
-    protocol: str
-    error: str | None
-
-
-def _classic_members(cluster: Cluster, group: str) -> GroupMembers:
-    found = classic_groups(cluster, [group])[group]
-    if found.error is not None:
-        raise ControlError(found.error)
-    return GroupMembers(found.members, None, found.protocol or None)
-
-
-def classic_groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, _Classic]:
-    """Return the classic groups, by group id."""
-    from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.admin.remote.cluster import refusal_of_text  # noqa: PLC0415
-
-    told = cluster.ask_coordinators(GROUP, groups, lambda some: describing(CLASSIC, some))
-    rows = [group for answer in told or () for group in answer.groups]
-    if told is not None and not any(group.error_code for group in rows):
-        return {
-            str(group.group_id): _classic(group.members, group.protocol_data, _assigned) for group in rows
-        }
-    return {
-        name: _classic(
-            [SimpleNamespace(**member) for member in row["members"]],
-            row["protocol_data"],
-            _decoded,
-            None if row["error"] is None else refusal_of_text(row["error"]) or row["error"],
-        )
-        for name, row in cluster.admin.describe_groups(groups).items()
-    }
-
-
-def _classic(
-    members: Iterable[Any],
-    protocol: str,
-    decoded: Callable[[Any], dict[str, list[int]] | None],
-    error: str | None = None,
-) -> _Classic:
-    found = [
-        _member(each, each, decoded(each.member_assignment), instance_id=each.group_instance_id)
-        for each in members
-    ]
-    return _Classic(found, protocol, error)
-
-
-def _assigned(assignment: bytes) -> dict[str, list[int]] | None:
+def _classic_members(group: Any) -> list[GroupMember]:
     from seqgate.gateway.coordinator.group.consumer_assignors import assigned_partitions  # noqa: PLC0415
 
-    return assigned_partitions(assignment) if assignment else {}
-
-
-def _decoded(assignment: Any) -> dict[str, list[int]] | None:
-    """Return partitions by topic; None where kafka-python could not decode the assignment."""
-    if not assignment:
-        return {}
-    if not isinstance(assignment, Mapping):
-        return None
-    return {row["topic"]: list(row["partitions"]) for row in assignment["assigned_partitions"]}
+    return [
+        _member(
+            member,
+            member,
+            assigned_partitions(member.member_assignment) if member.member_assignment else {},
+            instance_id=member.group_instance_id,
+        )
+        for member in group.members
+    ]
 
 
 def streams_members(group: described.DescribedGroup) -> GroupMembers:

@@ -380,14 +380,14 @@ class ClusterReset(ClusterGroups):
 
     def existing(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         known = {
-            (topic["name"], row["partition_index"])
+            (topic.name, row.partition_index)
             for topic in self._cluster.all_topics()
-            for row in topic["partitions"]
+            for row in topic.partitions
         }
         return [place for place in places if place in known]
 
     def partition_counts(self, topics: Sequence[str]) -> Mapping[str, int]:
-        return {topic["name"]: len(topic["partitions"]) for topic in self._cluster.existing_topics(topics)}
+        return {topic.name: len(topic.partitions) for topic in self._cluster.existing_topics(topics)}
 
     async def offsets(
         self, places: Sequence[TopicPartition], timestamp_ms: int | None

@@ -63,6 +63,13 @@ def finding(key_type: i8, names: Iterable[str]) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key_type=key_type, coordinator_keys=tuple(names))
 
 
+def reason_of(error: Exception) -> str:
+    """Return in a few words why a broker gave no answer."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 def ask_broker(address: BrokerAddress, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:
     """Return the answer of the broker at an address, within `timeout_s` and the address's own."""
     timeout_s = min(timeout_s, address.timeout_s or timeout_s)
@@ -86,6 +93,8 @@ _LARGE_ANSWER_BYTES: Final = 1 << 20
 """kio's reader reads a larger answer: it takes a sixth of the time, and its import as long as 9,000
 partitions.
 """
+_DESCRIBE_TRANSACTIONS: Final = 65
+"""The API whose answers kio's reader refuses: a transaction that has not begun has a negative start."""
 _LENGTH: Final = struct.Struct(">i")
 _MOST_ANSWER_BYTES: Final = 256 << 20
 _MOST_STEPS: Final = 10
@@ -136,28 +145,31 @@ def begin_session(connection: socket.socket, address: BrokerAddress) -> socket.s
     return connection
 
 
-def greet(
-    address: BrokerAddress, timeout_s: float, *, is_last: bool = True
-) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
-    """Connect; return the address, the newest version of each API, and the connection. The versions are None
-    if the broker gave no answer.
+class Unanswered(Exception):
+    """A broker accepts connections, and gave no answer; the text is why. `is_late`: not in time."""
+
+    def __init__(self, reason: str, *, is_late: bool) -> None:
+        super().__init__(reason)
+        self.is_late = is_late
+
+
+def greet(address: BrokerAddress, timeout_s: float) -> tuple[dict[int, int], socket.socket]:
+    """Connect; return the newest version of each API, and the connection.
 
     Raises ControlError if TLS or the login fails, and OSError if nobody accepts the connection. A missing
-    answer raises OSError if the client shows only a certificate, and TimeoutError if the time is over and the
-    address is not the last one.
+    answer raises OSError if the client shows only a certificate, and otherwise Unanswered.
     """
     connection = open_connection(address, timeout_s)
     is_certified = _shows_certificate(address)
     try:
         with _tls_told(address) if is_certified else nullcontext():
             answer = exchange(connection, _API_VERSIONS)
-    except Exception as error:
-        raised = OSError if is_certified else ControlError if is_last else TimeoutError
-        if isinstance(error, ControlError | raised):
-            connection.close()
-            raise
-        return address, None, connection  # kafka-python tries again, and says why nobody answers
-    return address, {int(row.api_key): int(row.max_version) for row in answer.api_keys}, connection
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, MalformedRequest) or (isinstance(error, OSError) and not is_certified):
+            raise Unanswered(reason_of(error), is_late=isinstance(error, TimeoutError)) from error
+        raise
+    return {int(row.api_key): int(row.max_version) for row in answer.api_keys}, connection
 
 
 def _shows_certificate(address: BrokerAddress) -> bool:
@@ -259,7 +271,7 @@ def exchange(connection: socket.socket, request: Any, limit_s: float | None = No
         raise ConnectionResetError("the broker's answer is not of the Kafka protocol")
     answer = _read(connection, size, deadline_s)
     readers: Any = entity_reader
-    if size > _LARGE_ANSWER_BYTES:
+    if size > _LARGE_ANSWER_BYTES and request.__api_key__ != _DESCRIBE_TRANSACTIONS:
         from kio.serial import entity_reader as readers  # noqa: PLC0415 - slow to import, quick after
     kind = response_type(request.__api_key__, request.__version__)
     try:

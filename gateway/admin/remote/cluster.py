@@ -1,8 +1,8 @@
-"""The connection of a command to a cluster: with kio's schemas for what lists and descriptions ask, and
-through kafka-python's admin client for all else, and for what went wrong. Every function raises ControlError;
-an error of kafka-python becomes a sentence.
+"""The connection of a command to a cluster: questions and changes with kio's schemas, and the clients of
+kafka-python that produce and consume. Every function raises ControlError; an error of kafka-python becomes a
+sentence.
 
-kafka-python takes longer to import than such a command to run, so it is imported when it is first needed.
+kafka-python takes longer to import than most commands to run, so it is imported when it is first needed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -20,25 +21,28 @@ from uuid import UUID
 from weakref import WeakSet
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i64
+from kio.static.primitive import i8
 
 from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.broker import (
     GROUP,
     TIMEOUT_S,
     BrokerAddress,
+    Unanswered,
     ask_broker,
     exchange,
     finding,
     greet,
     open_connection,
+    reason_of,
 )
 from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.remote.waiting import Deadline, Watch
 from seqgate.gateway.admin.request import ControlError, Unreachable, nearest_hint
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode
+from seqgate.gateway.protocol.frames import MalformedRequest
+from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode, api_name
+from seqgate.gateway.protocol.messages import build_request
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -46,11 +50,28 @@ if TYPE_CHECKING:
 CLIENT_ID: Final = "seqgate"
 CONNECT_TIMEOUT_S: Final = 5.0
 """Time for a TCP connection to one address, and for the first answer over it."""
-BOOTSTRAP_TIMEOUT_MS: Final = 10_000
+BOOTSTRAP_TIMEOUT_S: Final = 10.0
 """Time for the first answer over the Kafka protocol."""
-REQUEST_TIMEOUT_MS: Final = 30_000
-RECONNECT_MS: Final = 500
+RECONNECT_S: Final = 0.5
 """The longest pause between two attempts to connect."""
+PATIENCE_S: Final = 5.0
+"""Time for which a question is repeated that a broker refuses for now, if the command has no deadline."""
+PAUSE_S: Final = 0.1
+"""The pause before such a question is repeated."""
+TOPICS_TIMEOUT_S: Final = 10.0
+"""Time for the partitions of new topics to get their leaders."""
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_controller,
+        ErrorCode.concurrent_transactions,
+    }
+)
+"""The errors of a broker that is about to know the answer, or after which another one has it."""
 
 _ADVICE: Final = {
     True: "; if its listener needs TLS or a login, name a file with client properties by --command-config",
@@ -66,16 +87,19 @@ NO_ID: Final = UUID(int=0)
 _NOBODY: Final = -1
 _BROKERS: Final = i8(1)
 """The endpoint type of DescribeCluster."""
+_REFUSAL: Final = "refusal"
+_CLUSTER: Final = "the cluster"
+_NAMED: Final = (("groups", "group_id"), ("results", "group_id"), ("transaction_states", "transactional_id"))
+"""The rows of coordinators' answers, and the name in a row."""
 
 C = TypeVar("C")
+K = TypeVar("K")
 R = TypeVar("R")
 
 
 class Cluster:
-    """A cluster that answered: the addresses given, and the one reached.
-
-    Topics and offsets are asked here, over one connection to each broker. Where an answer has an error, or a
-    broker none, or an older version, kafka-python asks again: it retries, and knows what to say.
+    """A cluster that answered: the addresses given, and the one reached. It keeps a connection to each broker
+    that was asked. One thread uses it.
     """
 
     is_partial: bool = False
@@ -91,9 +115,9 @@ class Cluster:
         deadline: Deadline | None = None,
         read_timeout_s: float | None = None,
     ) -> None:
-        """Take the newest version of each API that the broker serves, and the connection that asked for it;
-        without both, kafka-python asks all. `watch` learns what is wrong meanwhile. `deadline` is how long a
-        command tries, None: as long as it thinks fit. `read_timeout_s` is as in `connected`.
+        """Take the newest version of each API that the broker serves, and the connection that asked for it.
+        `watch` learns what is wrong meanwhile. `deadline` is how long a command tries, None: as long as it
+        thinks fit. `read_timeout_s` is as in `connected`.
         """
         self.watch = watch or Watch()
         self._deadline = deadline or Deadline(None)
@@ -106,73 +130,97 @@ class Cluster:
 
     @cached_property
     def admin(self) -> Any:
-        """kafka-python's admin client, opened at its first use in place of all other connections."""
-        self._hang_up()
+        """kafka-python's admin client."""
         settings = self.client_settings()
         left_ms = self._deadline.left_s(settings["bootstrap_timeout_ms"] / 1000) * 1000
         return _admin_client(self.reached, {**settings, "bootstrap_timeout_ms": left_ms}, self.watch)
 
     def close(self) -> None:
         """Close all connections."""
-        self._hang_up()
-        if self._uses_kafka_python:
-            self.admin.close()
-
-    def _hang_up(self) -> None:
-        """Close the connections that are not kafka-python's."""
         while self._connections:
             self._connections.popitem()[1].close()
+        if "admin" in self.__dict__:
+            self.admin.close()
 
-    @property
-    def _uses_kafka_python(self) -> bool:
-        return "admin" in self.__dict__
+    def serves(self, api_key: int, version: int) -> bool:
+        """Return whether the brokers know a version of an API, or a later one."""
+        return self._versions.get(api_key, -1) >= version
 
-    def ask(self, address: BrokerAddress | None, request: Any) -> Any:
-        """Return the answer of a broker; None where kafka-python must ask: the broker does not serve the
-        version, or gave no answer, or one that is an error, or kafka-python has connections already.
+    def request(self, api_key: int, newest: int, oldest: int = 0, /, **fields: Any) -> Any:
+        """Return a request in the `newest` version, or an earlier one that the brokers serve; it leaves out
+        the fields that an earlier version lacks. Raises ControlError where they only serve versions before
+        the `oldest` one that can carry what is asked.
         """
-        if (
-            address is None
-            or self._uses_kafka_python
-            or self._versions.get(request.__api_key__, -1) < request.__version__
-        ):
-            return None
-        known = self._connections.get(address)
-        # kafka-python, which tries again, soon gets its turn where nobody may be at an advertised address
-        left_s = self._deadline.left_s(CONNECT_TIMEOUT_S if known is None else TIMEOUT_S)
+        self._check_served(api_key, oldest)
+        return build_request(api_key, min(newest, self._versions[api_key]), **fields)
+
+    def _check_served(self, api_key: int, version: int) -> None:
+        if not self.serves(api_key, version):
+            raise ControlError(
+                f"the cluster does not serve what this command needs: {api_name(api_key)} version {version}"
+            )
+
+    def ask(self, address: BrokerAddress, request: Any, *, is_change: bool = False) -> Any:
+        """Return the answer of a broker. A change is sent once, over a connection of its own. Otherwise a
+        connection that was lost is opened again. Raises Unreachable without an answer, and Refused for one
+        that is an error.
+        """
+        self._check_served(request.__api_key__, request.__version__)
+        kept = self._connections.pop(address, None)
+        if kept is not None and is_change:
+            kept.close()
+            kept = None
+        limit_s = TIMEOUT_S if is_change else self._read_timeout_s or TIMEOUT_S
         try:
-            connection = self._connections[address] = known or open_connection(address, left_s)
-            connection.settimeout(left_s)
             with self.watch.asking(address.shown):
-                answer = exchange(connection, request)
-        except Exception:  # noqa: BLE001 - whatever it was, kafka-python meets it again, and reports it
-            self.give_up_in_time(address)
-            return None
+                answer = self._answer(address, kept, request, limit_s)
+        except MalformedRequest as error:
+            raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
+        except OSError as error:
+            raise self._gave_up(address) or Unreachable(
+                f"the broker at {address.shown} did not answer: {reason_of(error)}"
+            ) from error
         self._deadline.answered()
-        return None if getattr(answer, "error_code", 0) else answer
+        check(answer)
+        return answer
+
+    def _answer(
+        self, address: BrokerAddress, kept: socket.socket | None, request: Any, limit_s: float
+    ) -> Any:
+        connection = kept or self._opened(address, limit_s)
+        try:
+            connection.settimeout(self._deadline.left_s(limit_s))
+            answer = exchange(connection, request)
+        except BaseException as error:
+            connection.close()
+            if kept is None or not isinstance(error, ConnectionError):
+                raise
+            # brokers close connections that are old or idle
+            return self._answer(address, None, request, limit_s)
+        self._connections[address] = connection
+        return answer
+
+    def _opened(self, address: BrokerAddress, limit_s: float) -> socket.socket:
+        try:
+            return open_connection(address, self._deadline.left_s(min(BOOTSTRAP_TIMEOUT_S, limit_s)))
+        except OSError as error:
+            if address == self.reached:
+                raise
+            raise self._gave_up(address) or Unreachable(
+                f"{self.reached.shown} answers, but the address that it advertises to clients can't be "
+                f"reached: {reason_of(error)}; check advertised.listeners of the cluster"
+            ) from error
+
+    def _gave_up(self, address: BrokerAddress) -> Unreachable | None:
+        """Return the error of a command whose time is over; None while it has time left."""
+        if self._deadline.left_s(TIMEOUT_S):
+            return None
+        return Unreachable(f"gave up after {self.timeout_s:g} s: {address.shown} does not answer")
 
     def ask_reached(self, request: Any, *, timeout_s: float | None = None) -> Any:
         """Return the answer of the reached broker over a connection of its own. Raises ControlError."""
-        return self._ask_alone(self.reached, request, timeout_s)
-
-    def _ask_alone(self, address: BrokerAddress, request: Any, timeout_s: float | None = None) -> Any:
-        with self.watch.asking(address.shown):
-            return ask_broker(address, request, timeout_s=timeout_s or self.timeout_s or TIMEOUT_S)
-
-    def ask_coordinator(self, group: str, request: Any) -> Any:
-        """Return what the coordinator answers about the one group of a request. Raises ControlError."""
-        place = self.ask_reached(finding(GROUP, [group])).coordinators[0]
-        if place.error_code:
-            reason = place.error_message or ErrorCode(place.error_code).name
-            raise ControlError(f"group {group} has no coordinator: {reason}")
-        found = self._ask_alone(self.reached.other(place.host, int(place.port)), request).groups[0]
-        check(found, f"group {found.group_id}: ")
-        return found
-
-    def give_up_in_time(self, address: BrokerAddress) -> None:
-        """Raise Unreachable once the time of the command is over."""
-        if not self._deadline.left_s(TIMEOUT_S):
-            raise Unreachable(f"gave up after {self.timeout_s:g} s: {address.shown} does not answer")
+        with self.watch.asking(self.reached.shown):
+            return ask_broker(self.reached, request, timeout_s=timeout_s or self.timeout_s or TIMEOUT_S)
 
     @property
     def lacks_brokers(self) -> bool:
@@ -183,108 +231,199 @@ class Cluster:
         """Return why a broker is not asked; None for one that is."""
         return None
 
-    def ask_each(self, questions: Iterable[tuple[BrokerAddress | None, Any]]) -> list[Any] | None:
-        """Return the answers of brokers to their questions; None where kafka-python must ask."""
-        answers = []
-        for address, request in questions:
-            answer = self.ask(address, request)
-            if answer is None:
-                return None
-            answers.append(answer)
-        return answers
+    def ask_each(
+        self, questions: Mapping[BrokerAddress, Any], *, is_change: bool = False
+    ) -> dict[BrokerAddress, Any]:
+        """Return the answers of brokers to their questions. Raises as `ask`."""
+        return {
+            address: self.ask(address, request, is_change=is_change) for address, request in questions.items()
+        }
 
-    def ask_all(self, request: Any) -> list[Any] | None:
-        """Return the answers of all brokers to one question; None where kafka-python must ask."""
-        questions = [(address, request) for address in self.brokers.values()]
-        return self.ask_each(questions) if questions else None
+    def ask_all(self, request: Any) -> list[Any]:
+        """Return the answers of all brokers to one question. Raises as `ask`."""
+        return list(
+            self._settled(
+                self.brokers.values(), lambda left: self.ask_each(dict.fromkeys(left, request))
+            ).values()
+        )
+
+    def ask_controller(self, request: Any, rows: str) -> list[Any]:
+        """Return the rows of the controller's answer to a change; any broker passes it on where nobody knows
+        the controller. Raises as `ask`.
+        """
+
+        def asked(_: object) -> dict[int, Any]:
+            controller = int(self._metadata(self.any_broker, ()).controller_id)
+            address = self.brokers.get(controller, self.any_broker)
+            return dict(enumerate(getattr(self.ask(address, request, is_change=True), rows)))
+
+        return list(self._settled([0], asked, is_change=True).values())
+
+    def ask_coordinator(self, group: str, request: Any, *, is_change: bool = False) -> Any:
+        """Return what the coordinator answers about the one group of a request. Raises ControlError."""
+        found = self.ask_coordinators(GROUP, [group], lambda _: request, is_change=is_change)[group]
+        check(found, f"group {group}: ")
+        return found
 
     def ask_coordinators(
-        self, key_type: i8, names: Iterable[str], question: Callable[[Sequence[str]], Any]
-    ) -> list[Any] | None:
-        """Return the answers of the coordinators of groups or transactional ids (GROUP, TRANSACTION), each to
-        the question about the names that it coordinates; None where kafka-python must ask.
+        self,
+        key_type: i8,
+        names: Iterable[str],
+        question: Callable[[Sequence[str]], Any],
+        *,
+        is_change: bool = False,
+    ) -> dict[str, Any]:
+        """Return the answer about each group or transactional id (GROUP, TRANSACTION); each coordinator gets
+        the question about the names that it coordinates. An answer may have an error, or be that of
+        FindCoordinator where it has one.
         """
-        found = self.ask(self.any_broker, finding(key_type, names))
-        if found is None or (not self.lacks_brokers and any(row.error_code for row in found.coordinators)):
-            return None
-        coordinated: dict[BrokerAddress, list[str]] = defaultdict(list)
-        for row in (row for row in found.coordinators if not row.error_code):
-            coordinated[self.reached.other(row.host, int(row.port))].append(str(row.key))
-        return self.ask_each((address, question(some)) for address, some in coordinated.items())
+
+        def asked(left: Sequence[str]) -> dict[str, Any]:
+            found = self._coordinators(key_type, left)
+            coordinated: dict[BrokerAddress, list[str]] = defaultdict(list)
+            for name, row in found.items():
+                if not row.error_code:
+                    coordinated[self.reached.other(row.host, int(row.port))].append(name)
+            rows = {} if self.lacks_brokers else {name: row for name, row in found.items() if row.error_code}
+            questions = {address: question(some) for address, some in coordinated.items()}
+            for address, answer in self.ask_each(questions, is_change=is_change).items():
+                rows |= _by_name(answer, coordinated[address])
+            return rows
+
+        return self._settled(names, asked, is_change=is_change)
+
+    def _coordinators(self, key_type: i8, names: Sequence[str]) -> dict[str, Any]:
+        """Return what FindCoordinator answers about each name; before Kafka 3.0 it takes one at a time."""
+        if self.serves(10, 4):
+            found = self.ask(self.any_broker, finding(key_type, names))
+            return {str(row.key): row for row in found.coordinators}
+        questions = {name: self.request(10, 3, key_type=key_type, key=name) for name in names}
+        return {name: self.ask(self.any_broker, question) for name, question in questions.items()}
 
     def ask_leaders(
-        self, places: Iterable[TopicPartition], question: Callable[[Mapping[str, Sequence[int]]], Any]
-    ) -> list[Any] | None:
-        """Return the answers of the leaders of partitions, each to the question about those that it leads, by
-        topic; None where kafka-python must ask.
+        self,
+        places: Iterable[TopicPartition],
+        question: Callable[[Mapping[str, Sequence[int]]], Any],
+        *,
+        is_change: bool = False,
+    ) -> dict[TopicPartition, Any]:
+        """Return the answer about each partition; each leader gets the question about those that it leads, by
+        topic. Raises Refused for an answer that is an error, except where `lacks_brokers`.
         """
-        if self._uses_kafka_python:
-            return None  # kafka-python finds the leaders by itself
-        leaders = self.leaders()
-        led: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for topic, partition in places:
-            led[leaders.get((topic, partition), _NOBODY)][topic].append(partition)
-        return self.ask_each((self.brokers.get(node_id), question(topics)) for node_id, topics in led.items())
 
-    def all_topics(self) -> list[dict[str, Any]]:
+        def asked(left: Sequence[TopicPartition]) -> dict[TopicPartition, Any]:
+            leaders = self.leaders()
+            led: dict[BrokerAddress, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+            for topic, partition in left:
+                address = self.brokers.get(leaders.get((topic, partition), _NOBODY))
+                if address is not None:
+                    led[address][topic].append(partition)
+                elif not self.lacks_brokers:
+                    raise Refused(f"{topic}-{partition} has no leader now", ErrorCode.leader_not_available)
+            questions = {address: question(topics) for address, topics in led.items()}
+            return {
+                (str(topic.name), int(row.partition_index)): row
+                for answer in self.ask_each(questions, is_change=is_change).values()
+                for part in getattr(answer, "markers", (answer,))
+                for topic in part.topics
+                for row in topic.partitions
+            }
+
+        found = self._settled(places, asked, is_change=is_change)
+        if self.lacks_brokers:
+            return {place: row for place, row in found.items() if not row.error_code}
+        for (topic, partition), row in found.items():
+            if row.error_code == ErrorCode.topic_authorization_failed:
+                raise Refused(lacks_right([topic]), row.error_code)
+            check(row, f"{topic}-{partition}: ")
+        return found
+
+    def _settled(
+        self, names: Iterable[K], ask: Callable[[Sequence[K]], dict[K, Any]], *, is_change: bool = False
+    ) -> dict[K, Any]:
+        """Return what `ask` returns about each name. Where that is an error that passes, or a broker gives no
+        answer to what is no change, ask again, with new metadata, until the time for it is over.
+        """
+        found: dict[K, Any] = {}
+        left = list(names)
+        end_s = time.monotonic() + self._deadline.left_s(self.timeout_s or PATIENCE_S)
+        while left:
+            is_last = self.lacks_brokers or time.monotonic() >= end_s
+            try:
+                rows = ask(left)
+            except (Refused, Unreachable) as error:
+                passes = error.code in _PASSING if isinstance(error, Refused) else not is_change
+                if is_last or not passes:
+                    raise
+                reason = str(error)
+            else:
+                found |= rows
+                refused = {name: getattr(row, "error_code", 0) for name, row in rows.items()}
+                left = [name for name, code in refused.items() if code in _PASSING]
+                if is_last or not left:
+                    break
+                reason = f"{_CLUSTER} refuses: {refusal(refused[left[0]])}"
+            self.watch.begins(_REFUSAL, _CLUSTER, reason)
+            time.sleep(PAUSE_S)
+            self.__dict__.pop("brokers", None)
+        self.watch.ends(_REFUSAL, _CLUSTER)
+        return found
+
+    def all_topics(self) -> list[Any]:
         """Return the metadata of all topics, by name."""
-        found = self._asked_topics()
-        if found is None:
-            found = self.admin.describe_topics(None)
-        return sorted(found, key=lambda topic: str(topic["name"]))
+        return sorted(self._metadata(self.any_broker, None).topics, key=lambda topic: str(topic.name))
 
     @cached_property
     def brokers(self) -> Mapping[int, BrokerAddress]:
-        """The addresses that brokers advertise, by node id; none where only kafka-python can ask for them."""
-        found = self._asked_metadata(self.reached, ())
+        """The addresses that brokers advertise, by node id."""
         return {
             int(broker.node_id): self.reached.other(broker.host, int(broker.port))
-            for broker in (() if found is None else found.brokers)
+            for broker in self._metadata(self.reached, ()).brokers
         }
 
+    def broker(self, node_id: int) -> BrokerAddress:
+        """Return the address of a broker. Raises ControlError for one that is registered and does not run."""
+        if node_id not in self.brokers:
+            raise ControlError(f"broker {node_id} does not run; start it first")
+        return self.brokers[node_id]
+
     @property
-    def any_broker(self) -> BrokerAddress | None:
-        """The reached broker if it advertises its address, or else another, as for kafka-python."""
+    def any_broker(self) -> BrokerAddress:
+        """The reached broker if it advertises its address, or else another, as clients ask."""
         known = self.brokers.values()
-        return self.reached if self.reached in known else next(iter(known), None)
+        return self.reached if self.reached in known else next(iter(known), self.reached)
 
-    def _asked_metadata(self, address: BrokerAddress | None, topics: tuple[()] | None) -> Any:
-        """Return the brokers, and all topics with `topics` None; None where kafka-python must ask."""
-        from kio.schema.metadata.v12.request import MetadataRequest  # noqa: PLC0415
-
-        request = MetadataRequest(
-            topics=topics, allow_auto_topic_creation=False, include_topic_authorized_operations=False
+    def _metadata(self, address: BrokerAddress, names: Sequence[str] | None) -> Any:
+        """Return the brokers and the named topics, all topics with None."""
+        topics = None if names is None else [{"topic_id": None, "name": name} for name in names]
+        asked = self.request(
+            3,
+            12,
+            10,
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
         )
-        return self.ask(address, request)
+        return self.ask(address, asked)
 
-    def _asked_topics(self) -> list[dict[str, Any]] | None:
-        """Return the metadata as kafka-python gives it; None where kafka-python must ask."""
-        found = self._asked_metadata(self.any_broker, None)
-        if found is None:
-            return None
-        return [
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id or NO_ID,
-                "is_internal": topic.is_internal,
-                "error_code": topic.error_code,
-                "partitions": [
-                    {
-                        "partition_index": int(row.partition_index),
-                        "leader_id": int(row.leader_id),
-                        "replica_nodes": list(map(int, row.replica_nodes)),
-                        "isr_nodes": list(map(int, row.isr_nodes)),
-                        "error_code": row.error_code,
-                    }
-                    for row in topic.partitions
-                ],
-            }
-            for topic in found.topics
-        ]
+    def await_leaders(self, names: Sequence[str]) -> None:
+        """Wait until each partition of new topics has a leader. Raises Unreachable if that takes too long."""
+        end_s = time.monotonic() + TOPICS_TIMEOUT_S
+        while time.monotonic() < end_s:
+            with suppress(ControlError):
+                topics = self._metadata(self.any_broker, names).topics
+                if all(topic.partitions and all(map(is_led, topic.partitions)) for topic in topics):
+                    return
+            time.sleep(PAUSE_S)
+        raise Unreachable(
+            "the cluster did not answer in time: the topics are created, but not all of their partitions "
+            f"have a leader after {TOPICS_TIMEOUT_S:g} s"
+        )
 
-    def existing_topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
+    def existing_topics(self, names: Sequence[str]) -> list[Any]:
         """Return the metadata of these topics. Raises NoTopic when one does not exist."""
-        by_name = {topic["name"]: topic for topic in self.all_topics()}
+        by_name = {topic.name: topic for topic in self.all_topics()}
         for name in names:
             if name not in by_name:
                 raise no_topic(name, by_name, may_be_hidden=self.reached.security is not OPEN)
@@ -293,26 +432,33 @@ class Cluster:
     def leaders(self) -> dict[TopicPartition, int]:
         """Return the leader of each partition that has one."""
         return {
-            (topic["name"], row["partition_index"]): row["leader_id"]
+            (topic.name, row.partition_index): row.leader_id
             for topic in self.all_topics()
-            for row in topic["partitions"]
-            if row["error_code"] == 0 and row["leader_id"] >= 0
+            for row in topic.partitions
+            if is_led(row)
         }
 
     def offsets(
         self, places: Iterable[TopicPartition], time_ms: int, isolation: str = "read_uncommitted"
     ) -> dict[TopicPartition, int]:
         """Return partitions' offsets at a time (ms), EARLIEST or LATEST; -1: no record is so late."""
-        wanted = list(places)
-        if not wanted:
-            return {}
-        asked = self._asked_offsets(wanted, time_ms, isolation == "read_committed")
-        if asked is not None:
-            return asked
-        found = self.admin.list_partition_offsets(
-            {topic_partition(*place): time_ms for place in wanted}, isolation
-        )
-        return {tuple(place): int(answer.offset) for place, answer in found.items()}
+
+        def question(topics: Mapping[str, Sequence[int]]) -> Any:
+            return self.request(
+                2,
+                6,
+                replica_id=_NOBODY,
+                isolation_level=int(isolation == "read_committed"),
+                topics=[
+                    {
+                        "name": topic,
+                        "partitions": [{"partition_index": index, "timestamp": time_ms} for index in indexes],
+                    }
+                    for topic, indexes in topics.items()
+                ],
+            )
+
+        return {place: int(row.offset) for place, row in self.ask_leaders(places, question).items()}
 
     def led_partitions(
         self,
@@ -325,28 +471,24 @@ class Cluster:
         Raises ControlError for a topic or a partition that does not exist.
         """
         if existing_topic is None:
-            topics = [row for row in self.all_topics() if holds(row["name"], row["is_internal"])]
+            topics = [row for row in self.all_topics() if holds(row.name, row.is_internal)]
         else:
             topics = self.existing_topics([existing_topic])
-        rows = [(found["name"], row) for found in topics for row in found["partitions"]]
+        rows = [(found.name, row) for found in topics for row in found.partitions]
         if existing_partition is not None:
-            rows = [(name, row) for name, row in rows if row["partition_index"] == existing_partition]
+            rows = [(name, row) for name, row in rows if row.partition_index == existing_partition]
             if not rows:
                 raise ControlError(f"topic {existing_topic} has no partition {existing_partition}")
-        return [
-            (name, row["partition_index"])
-            for name, row in rows
-            if row["error_code"] == 0 and row["leader_id"] >= 0
-        ]
+        return [(name, row.partition_index) for name, row in rows if is_led(row)]
 
     def unled_partitions(self, topic: str) -> list[int]:
         """Return the partitions of a topic without a leader, in order; none of a topic that is not there."""
         return sorted(
-            row["partition_index"]
+            row.partition_index
             for found in self.all_topics()
-            if found["name"] == topic
-            for row in found["partitions"]
-            if row["error_code"] or row["leader_id"] < 0
+            if found.name == topic
+            for row in found.partitions
+            if not is_led(row)
         )
 
     def starts(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -361,53 +503,17 @@ class Cluster:
 
     def spans(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the log start and the log end of partitions; none of any where a leader does not answer."""
-        from kafka.errors import KafkaError  # noqa: PLC0415
-
         wanted = list(places)
         try:
             starts, ends = self.starts(wanted), self.ends(wanted)
-        except KafkaError:
+        except ControlError:
             return {}
         return {place: (starts[place], ends[place]) for place in wanted if place in starts and place in ends}
 
-    def _asked_offsets(
-        self, places: Sequence[TopicPartition], time_ms: int, is_committed: bool
-    ) -> dict[TopicPartition, int] | None:
-        """Return the offsets that the leaders answer; None where kafka-python must ask."""
-        from kio.schema.list_offsets.v6 import request as listing  # noqa: PLC0415
-
-        def question(topics: Mapping[str, Sequence[int]]) -> Any:
-            return listing.ListOffsetsRequest(
-                replica_id=BrokerId(-1),
-                isolation_level=i8(is_committed),
-                topics=tuple(
-                    listing.ListOffsetsTopic(
-                        name=TopicName(topic),
-                        partitions=tuple(
-                            listing.ListOffsetsPartition(partition_index=i32(index), timestamp=i64(time_ms))
-                            for index in partitions
-                        ),
-                    )
-                    for topic, partitions in topics.items()
-                ),
-            )
-
-        answers = self.ask_leaders(places, question)
-        found = {}
-        for row in (row for answer in answers or () for row in answer.topics):
-            for each in row.partitions:
-                if each.error_code:
-                    if self.lacks_brokers:
-                        continue
-                    return None
-                found[str(row.name), int(each.partition_index)] = int(each.offset)
-        return None if answers is None else found
-
     def broker_ids(self) -> list[int]:
-        """Return the node ids of the brokers."""
-        answer = self.ask(self.any_broker, all_brokers())
-        if answer is None:
-            return sorted(int(broker["broker_id"]) for broker in self.admin.describe_cluster()["brokers"])
+        """Return the node ids of the brokers, with those that have ended where the cluster tells them."""
+        self._check_served(60, 0)
+        answer = self.ask(self.any_broker, all_brokers(min(2, self._versions[60])))
         return sorted(int(broker.broker_id) for broker in answer.brokers)
 
     def client_settings(self) -> dict[str, Any]:
@@ -416,21 +522,23 @@ class Cluster:
         return {
             "bootstrap_servers": list(self.addresses),
             "client_id": CLIENT_ID,
-            "bootstrap_timeout_ms": min(timeout_ms, BOOTSTRAP_TIMEOUT_MS),
-            "request_timeout_ms": min(timeout_ms, REQUEST_TIMEOUT_MS),
-            "reconnect_backoff_max_ms": RECONNECT_MS,
+            "bootstrap_timeout_ms": min(timeout_ms, int(BOOTSTRAP_TIMEOUT_S * 1000)),
+            "request_timeout_ms": min(timeout_ms, int(TIMEOUT_S * 1000)),
+            "reconnect_backoff_max_ms": int(RECONNECT_S * 1000),
             "metrics_enabled": False,
-            "kafka_client": partial(_client, self.watch, self._read_timeout_s),
+            "kafka_client": partial(_client, self.watch),
             **self.reached.security.client_settings(),
         }
 
 
-def all_brokers() -> Any:
-    """Return the request for all registered brokers, those that have ended too."""
-    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest  # noqa: PLC0415 - slow to import
-
-    return DescribeClusterRequest(
-        include_cluster_authorized_operations=False, endpoint_type=_BROKERS, include_fenced_brokers=True
+def all_brokers(version: int = 2) -> Any:
+    """Return the request for all registered brokers; from version 2 on also those that have ended."""
+    return build_request(
+        60,
+        version,
+        include_cluster_authorized_operations=False,
+        endpoint_type=_BROKERS,
+        include_fenced_brokers=True,
     )
 
 
@@ -439,41 +547,39 @@ def connected(
     addresses: Sequence[tuple[str, int]],
     security: ClientSecurity = OPEN,
     *,
-    lasts: bool = False,
     watch: Watch | None = None,
     timeout_s: float | None = None,
     read_timeout_s: float | None = None,
 ) -> Iterator[Cluster]:
     """Yield the cluster at these addresses, connected by `security`. Raises ControlError for any error.
-    `lasts`: kafka-python, which opens lost connections again, asks all. `watch` is as in
-    Cluster; `timeout_s` is its deadline. `read_timeout_s` is how long kafka-python waits for one broker that
-    lists or describes; None: as long as for a change.
+    `watch` is as in Cluster; `timeout_s` is its deadline. `read_timeout_s` is how long one broker has to list
+    or describe; None: as long as for a change.
     """
     watch = watch or Watch()
     deadline = Deadline(timeout_s)
     share_s = deadline.left_s(CONNECT_TIMEOUT_S * len(addresses)) / len(addresses)
 
-    def greet_watched(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int] | None, socket.socket]:
-        asked = watch.asks(address.shown)
-        answer = None
-        try:
-            answer = greet(address, share_s, is_last=(address.host, address.port) == addresses[-1])
-            return answer
-        finally:
-            watch.answered(asked, well=answer is not None and answer[1] is not None)
+    def first_answer(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int], socket.socket]:
+        is_last = (address.host, address.port) == addresses[-1]
+        end_s = time.monotonic() + deadline.left_s(BOOTSTRAP_TIMEOUT_S)
+        while True:
+            try:
+                with watch.asking(address.shown):
+                    return address, *greet(address, share_s)
+            except Unanswered as error:
+                if error.is_late and not is_last:
+                    raise TimeoutError from None
+                if time.monotonic() >= end_s:
+                    raise _unanswered(address, error, watch.trouble, deadline) from error
+                time.sleep(RECONNECT_S)
 
     reached, versions, connection = first_that_answers(
-        [BrokerAddress(*address, security, timeout_s) for address in addresses], greet_watched
+        [BrokerAddress(*address, security, timeout_s) for address in addresses], first_answer
     )
     names = tuple(shown_address(*address) for address in addresses)
-    if versions is not None:
-        deadline.answered()
+    deadline.answered()
     cluster = Cluster(names, reached, versions, connection, watch, deadline, read_timeout_s)
     try:
-        if versions is None:
-            cluster.give_up_in_time(reached)
-        if lasts or versions is None:
-            _ = cluster.admin  # tries again where nobody answered
         yield cluster
     except Exception as error:
         told = _told(reached, error, watch.trouble)
@@ -482,6 +588,20 @@ def connected(
         raise told from error
     finally:
         cluster.close()
+
+
+def _unanswered(
+    address: BrokerAddress, error: Unanswered, trouble: str | None, deadline: Deadline
+) -> ControlError:
+    """Return the error for an address that accepts connections; `trouble` is what was wrong last."""
+    if not deadline.left_s(1.0):
+        return Unreachable(f"gave up after {deadline.limit_s:g} s: {address.shown} does not answer")
+    if trouble is not None:
+        return Unreachable(f"gave up: {trouble}")
+    return ControlError(
+        f"{address.shown} accepts connections, but does not answer over the Kafka protocol: "
+        f"{error}{_ADVICE[address.security is OPEN]}"
+    )
 
 
 def _admin_client(reached: BrokerAddress, settings: Mapping[str, Any], watch: Watch) -> Any:
@@ -575,9 +695,9 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
         raise
 
 
-def _client(watch: Watch, read_timeout_s: float | None, **given: Any) -> Any:
+def _client(watch: Watch, **given: Any) -> Any:
     """Return the network client of kafka-python, which tries again by itself and tells nobody; `watch` learns
-    of each request, lost connection and refusal. `read_timeout_s` is as in `connected`.
+    of each request, lost connection and refusal.
     """
     from kafka import errors  # noqa: PLC0415
     from kafka.net.compat import KafkaNetClient  # noqa: PLC0415
@@ -585,7 +705,6 @@ def _client(watch: Watch, read_timeout_s: float | None, **given: Any) -> Any:
     from kafka.net.selector import NetworkSelector  # noqa: PLC0415
 
     watched: WeakSet[Any] = WeakSet()
-    limits_ms = {} if read_timeout_s is None else dict.fromkeys(_READS, read_timeout_s * 1000)
 
     class Manager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types
         def get_connection(self, node_id: Any, *places: Any, **given: Any) -> Any:
@@ -601,7 +720,7 @@ def _client(watch: Watch, read_timeout_s: float | None, **given: Any) -> Any:
         def send(self, request: Any, node_id: Any = None, request_timeout_ms: Any = None) -> Any:
             node_id = self.least_loaded_node() if node_id is None else node_id
             broker = None if node_id is None else self.cluster.broker_metadata(node_id)
-            future = super().send(request, node_id, request_timeout_ms or limits_ms.get(request.API_KEY))
+            future = super().send(request, node_id, request_timeout_ms)
             if broker is None or future.is_done:
                 return future
             address = shown_address(broker.host, broker.port)
@@ -637,10 +756,6 @@ _CONNECTION: Final = "connection"
 _OF_MEMBERS: Final = frozenset((11, 12, 13, 14))
 """JoinGroup, Heartbeat, LeaveGroup and SyncGroup, whose answers wait for other members, or refuse as a matter
 of course.
-"""
-_READS: Final = frozenset((3, 15, 16, 60, 61, 65, 66, 69))
-"""Metadata, DescribeGroups, ListGroups, DescribeCluster, DescribeProducers, DescribeTransactions,
-ListTransactions and ConsumerGroupDescribe, which change nothing and are answered at once.
 """
 
 
@@ -713,11 +828,20 @@ def _description(code: int) -> str | None:
     return None if known is None else str(known.description)
 
 
+class Refused(ControlError):
+    """A broker answered with an error; `code` is its number."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
 def check(answer: Any, what: str = "") -> None:
-    """Raise ControlError if an answer, or a part, has an error code. `what` begins the sentence."""
-    refused = refusal(answer.error_code, getattr(answer, "error_message", None))
+    """Raise Refused if an answer, or a part, has an error code. `what` begins the sentence."""
+    code = getattr(answer, "error_code", 0)
+    refused = refusal(code, getattr(answer, "error_message", None))
     if refused is not None:
-        raise ControlError(f"{what}{refused}")
+        raise Refused(f"{what}{refused}", code)
 
 
 def refusal_of_text(text: str) -> str | None:
@@ -734,7 +858,9 @@ def sentence(error: Exception) -> str:
 
     code = getattr(error, "errno", None)
     if isinstance(error, errors.TopicAuthorizationFailedError):
-        return _topics_refused(error)
+        given = error.args[0] if error.args else None
+        # kafka-python gives the topics as a set, or not at all
+        return lacks_right(map(str, given) if isinstance(given, set | frozenset | list | tuple) else ())
     message = " ".join(str(argument) for argument in error.args if argument not in (None, "None"))
     if isinstance(error, errors.BrokerResponseError) and code is not None:
         # kafka-python quotes whole answers in its messages.
@@ -750,12 +876,25 @@ def sentence(error: Exception) -> str:
     return (message or type(error).__name__)[:_LONGEST]
 
 
-def _topics_refused(error: Exception) -> str:
-    """Return a sentence with the topics; kafka-python gives them as a set, or not at all."""
-    given = error.args[0] if error.args else None
-    topics = sorted(map(str, given)) if isinstance(given, set | frozenset | list | tuple) else []
-    named = f"topic {', '.join(topics)}" if topics else "the topic"
+def lacks_right(topics: Iterable[str]) -> str:
+    """Return the sentence for a user without a right on topics, which may not be known."""
+    named = f"topic {', '.join(sorted(topics))}" if topics else "the topic"
     return f"this user lacks a right on {named} (TOPIC_AUTHORIZATION_FAILED); seqgate acls add gives rights"
+
+
+def is_led(row: Any) -> bool:
+    """Return whether a partition of the metadata has a leader."""
+    return bool(row.error_code == 0 and row.leader_id >= 0)
+
+
+def _by_name(answer: Any, asked: Sequence[str]) -> dict[str, Any]:
+    """Return the rows of a coordinator's answer by the names that were asked for; an answer about one name is
+    a row itself.
+    """
+    for rows, name in _NAMED:
+        if hasattr(answer, rows):
+            return {str(getattr(row, name)): row for row in getattr(answer, rows)}
+    return dict.fromkeys(asked, answer)
 
 
 class NoTopic(ControlError):

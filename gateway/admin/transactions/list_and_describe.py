@@ -475,40 +475,25 @@ class ListedId(NamedTuple):
 
 
 def listed_ids(cluster: Cluster, wanted: ListTransactionsRequest) -> set[ListedId]:
-    """Return the transactional ids that pass the filters; an empty filter lets all pass."""
+    """Return the transactional ids that pass the filters, as every broker lists them; an empty filter lets
+    all pass.
+    """
     may_be_listed = _has_transaction_if_it_must(wanted)
-    return {row for row in _listed_by_kafka(cluster, wanted) if may_be_listed(row.state)}
-
-
-def _listed_by_kafka(cluster: Cluster, wanted: ListTransactionsRequest) -> set[ListedId]:
-    """Return the transactional ids that ListTransactions of every broker lists."""
-    from kio.schema.list_transactions.v2 import request  # noqa: PLC0415 - slow to import
-    from kio.schema.types import ProducerId as AskedId  # noqa: PLC0415
-    from kio.static.primitive import i64  # noqa: PLC0415
-
-    asked = request.ListTransactionsRequest(
+    needed = 2 if wanted.pattern is not None else 0 if wanted.longer_than_ms is None else 1
+    asked = cluster.request(
+        66,
+        2,
+        needed,
         state_filters=tuple(wanted.states),
-        producer_id_filters=tuple(map(AskedId, wanted.producer_ids)),
-        duration_filter=i64(-1 if wanted.longer_than_ms is None else wanted.longer_than_ms),
-        transactional_id_pattern=wanted.pattern,
-    )
-    told = cluster.ask_all(asked)
-    if told is not None:
-        rows = (row for answer in told for row in answer.transaction_states)
-        return {
-            ListedId(str(row.transactional_id), int(row.producer_id), str(row.transaction_state))
-            for row in rows
-        }
-    found = cluster.admin.list_transactions(
-        producer_id_filters=wanted.producer_ids or None,
-        state_filters=wanted.states or None,
-        duration_filter_ms=wanted.longer_than_ms,
+        producer_id_filters=tuple(wanted.producer_ids),
+        duration_filter=-1 if wanted.longer_than_ms is None else wanted.longer_than_ms,
         transactional_id_pattern=wanted.pattern,
     )
     return {
-        ListedId(row.transactional_id, int(row.producer_id), str(getattr(row.state, "value", row.state)))
-        for rows in found.values()
-        for row in rows
+        ListedId(str(row.transactional_id), int(row.producer_id), str(row.transaction_state))
+        for answer in cluster.ask_all(asked)
+        for row in answer.transaction_states
+        if may_be_listed(row.transaction_state)
     }
 
 
@@ -534,25 +519,22 @@ class Described(NamedTuple):
 
 def _described(cluster: Cluster, ids: Sequence[str]) -> dict[str, Described]:
     """Return the transactions of ids, without ids that are gone."""
-    from kio.schema.describe_transactions.v0 import request  # noqa: PLC0415 - slow to import
-    from kio.schema.errors import ErrorCode  # noqa: PLC0415
-    from kio.schema.types import TransactionalId as AskedId  # noqa: PLC0415
+    from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
 
     from seqgate.gateway.admin.remote.broker import TRANSACTION  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
-    def question(some: Sequence[str]) -> request.DescribeTransactionsRequest:
-        return request.DescribeTransactionsRequest(transactional_ids=tuple(map(AskedId, some)))
-
-    is_fine = {ErrorCode.none, ErrorCode.transactional_id_not_found}
     found: dict[str, Described] = {}
     for first in range(0, len(ids), IDS_AT_ONCE):
-        some = ids[first : first + IDS_AT_ONCE]
-        told = cluster.ask_coordinators(TRANSACTION, some, question)
-        rows = [row for answer in told or () for row in answer.transaction_states]
-        if told is None or any(row.error_code not in is_fine for row in rows):
-            found |= _described_by_kafka_python(cluster, some)
-        else:
-            found |= {str(row.transactional_id): _told(row) for row in rows if not row.error_code}
+        rows = cluster.ask_coordinators(
+            TRANSACTION,
+            ids[first : first + IDS_AT_ONCE],
+            lambda some: cluster.request(65, 0, transactional_ids=tuple(some)),
+        )
+        for name, row in rows.items():
+            if row.error_code != ErrorCode.transactional_id_not_found:
+                check(row, f"transactional id {name}: ")
+                found[name] = _told(row)
     return found
 
 
@@ -571,36 +553,6 @@ def _told(row: Any) -> Described:
         _NOT_BEGUN if start is None else round(start.timestamp() * 1000),
     )
     return Described(transaction, ClientIdentity.from_json(row.client))
-
-
-def _described_by_kafka_python(cluster: Cluster, ids: Sequence[str]) -> dict[str, Described]:
-    from kafka.errors import TransactionalIdNotFoundError  # noqa: PLC0415 - slow to import
-
-    from seqgate.gateway.coordinator.transaction.records import BY_NAME, NO_TIME, Transaction  # noqa: PLC0415
-
-    try:
-        answer = cluster.admin.describe_transactions(list(ids))
-    except TransactionalIdNotFoundError:
-        if len(ids) == 1:
-            return {}
-        return {
-            name: told for each in ids for name, told in _described_by_kafka_python(cluster, [each]).items()
-        }
-    return {
-        name: Described(
-            Transaction(
-                int(told.producer_id),
-                int(told.producer_epoch),
-                int(told.transaction_timeout_ms),
-                BY_NAME[told.state.value],
-                frozenset((place.topic, place.partition) for place in told.topic_partitions),
-                NO_TIME,
-                int(told.transaction_start_time_ms),
-            ),
-            client,
-        )
-        for name, (told, client) in answer.items()
-    }
 
 
 def now_ms() -> int:

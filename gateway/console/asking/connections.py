@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
-from kafka.errors import KafkaError
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 
@@ -90,9 +89,8 @@ class Connections:
     def lend_partial(self, security: ClientSecurity) -> Iterator[PartialCluster]:
         """Yield the cluster as the brokers tell it that answer now. Raises ControlError."""
         names = [shown_address(*address) for address in self.addresses]
-        with ExitStack() as stack:
-            asker = stack.enter_context(self.lend_asker(security))
-            yield PartialCluster(names, asker, lambda: stack.enter_context(self.lend(security)))
+        with self.lend_asker(security) as asker:
+            yield PartialCluster(names, asker)
 
     @contextmanager
     def _kept(self, security: ClientSecurity, lent: _Open[P]) -> Iterator[P]:
@@ -114,9 +112,7 @@ class Connections:
 
     def _opened(self, security: ClientSecurity) -> _Open[Cluster]:
         closing = ExitStack()
-        cluster = closing.enter_context(
-            connected(self.addresses, security, lasts=True, read_timeout_s=ANSWER_S)
-        )
+        cluster = closing.enter_context(connected(self.addresses, security, read_timeout_s=ANSWER_S))
         return _Open(cluster, closing)
 
     def _new_asker(self, security: ClientSecurity) -> _Open[GatewayAsker]:
@@ -178,7 +174,7 @@ def _answers(cluster: Cluster) -> bool:
     """Return whether a connection still answers; the cluster may have started again meanwhile."""
     try:
         cluster.broker_ids()
-    except KafkaError:
+    except ControlError:
         return False
     return True
 
@@ -284,7 +280,7 @@ def leaders_of(cluster: Cluster) -> dict[TopicPartition, Leader]:
     }
 
 
-# Asks the cluster for the rights of the logged-in user. Raises ControlError or an error of kafka-python.
+# Asks the cluster for the rights of the logged-in user. Raises ControlError.
 
 RIGHTS_TIMEOUT_S: Final = 5.0
 _DESCRIBE: Final = 1 << 8

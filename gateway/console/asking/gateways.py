@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, as_completed, wait
-from functools import cached_property
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
@@ -21,7 +20,7 @@ from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
 
 from seqgate.gateway.admin.remote.broker import BrokerAddress, exchange, open_connection
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.remote.cluster import Cluster, first_that_answers
+from seqgate.gateway.admin.remote.cluster import Cluster, check, first_that_answers
 from seqgate.gateway.admin.remote.operations import question_of, told_in
 from seqgate.gateway.admin.request import ControlError, Elsewhere, Request, Unreachable
 from seqgate.gateway.protocol.frames import MalformedRequest
@@ -322,20 +321,16 @@ class FoundBrokers(NamedTuple):
 
 class PartialCluster(Cluster):
     """The cluster as the brokers tell it that answer now. A question to several goes out at once. `silent`
-    has a sentence about each broker whose answer is missing; while there are any, kafka-python, which needs
-    the answers of all, is not asked.
+    has a sentence about each broker whose answer is missing.
     """
 
     is_partial = True
 
-    def __init__(self, addresses: Sequence[str], asker: GatewayAsker, whole: Callable[[], Cluster]) -> None:
-        """Find out who answers. `whole` returns the connected cluster for what the brokers must be asked with
-        kafka-python. Raises ControlError when no broker answers.
-        """
+    def __init__(self, addresses: Sequence[str], asker: GatewayAsker) -> None:
+        """Find out who answers. Raises ControlError when no broker answers."""
         found = asker.find()
         super().__init__(tuple(addresses), found.reached, found.versions)
         self._asker = asker
-        self._whole = whole
         self._found = found
 
     @property
@@ -360,30 +355,33 @@ class PartialCluster(Cluster):
     def trouble_of(self, node_id: int) -> str | None:
         return self._found.silent.get(node_id)
 
-    @cached_property
-    def admin(self) -> Any:
-        if self._found.silent:
+    def ask(self, address: BrokerAddress, request: Any, *, is_change: bool = False) -> Any:
+        answers = self.ask_each({address: request}, is_change=is_change)
+        if not answers:
             raise Unreachable("; ".join(self.silent))
-        return self._whole().admin
+        return answers[address]
 
-    def ask(self, address: BrokerAddress | None, request: Any) -> Any:
-        answers = self.ask_each([(address, request)])
-        return answers[0] if answers else None
-
-    def ask_each(self, questions: Iterable[tuple[BrokerAddress | None, Any]]) -> list[Any] | None:
-        """Return the answers of the brokers that give one; None where kafka-python must ask."""
+    def ask_each(
+        self, questions: Mapping[BrokerAddress, Any], *, is_change: bool = False
+    ) -> dict[BrokerAddress, Any]:
+        """Return the answers of the brokers that give one. Raises Refused for an answer that is an error, and
+        Unreachable where a broker hangs up.
+        """
+        assert not is_change, "a change needs the whole cluster"
         nodes = {address: node_id for node_id, address in self.brokers.items()}
         asked = {
             address: request
-            for address, request in questions
-            if address is not None and nodes.get(address) not in self._found.silent
+            for address, request in questions.items()
+            if nodes.get(address) not in self._found.silent
         }
-        if any(self._versions.get(each.__api_key__, -1) < each.__version__ for each in asked.values()):
-            return None
         found = self._asker.answers(asked)
         for address, answer in found.items():
             if isinstance(answer, TimeoutError | ConnectionRefusedError) and address in nodes:
                 self._found.silent[nodes[address]] = _why(answer)
-            elif isinstance(answer, Exception) or getattr(answer, "error_code", None):
-                return None
-        return [answer for answer in found.values() if not isinstance(answer, Exception)]
+            elif isinstance(answer, ControlError):
+                raise answer
+            elif isinstance(answer, OSError):
+                raise Unreachable(f"the broker at {address.shown} did not answer: {_why(answer)}")
+            else:
+                check(answer)
+        return {address: answer for address, answer in found.items() if not isinstance(answer, Exception)}

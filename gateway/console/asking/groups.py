@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 from seqgate.gateway.admin.configs import described
 from seqgate.gateway.admin.dead_letters import DeadLetter, letter_of
 from seqgate.gateway.admin.groups.describing import (
-    NO_OFFSET,
     Committed,
     GroupProgress,
     committed_offsets,
+    committed_rows,
     group_state,
     group_type,
     listed,
@@ -50,7 +50,7 @@ def group_members(cluster: Cluster, lines: Sequence[GroupLine]) -> dict[str, lis
     return {
         str(found.group_id): [str(member.client_id) for member in found.members]
         for kind, names in kinds.items()
-        for found in _answers(cluster, names, partial(describing, kind))
+        for found in _answers(cluster, names, partial(describing, cluster, kind))
     }
 
 
@@ -60,15 +60,14 @@ def progress_of(cluster: Cluster, lines: Sequence[GroupLine]) -> dict[str, Group
     read = {
         str(found.group_id): GroupProgress(
             {
-                (str(topic.name), int(row.partition_index)): Committed(int(row.committed_offset), None)
-                for topic in found.topics
-                for row in topic.partitions
-                if not row.error_code and row.committed_offset != NO_OFFSET
+                place: Committed(int(row.committed_offset), None)
+                for place, row in committed_rows(found)
+                if not row.error_code
             }
         )
-        for found in _answers(cluster, groups, offsets)
+        for found in _answers(cluster, groups, partial(offsets, cluster))
     }
-    shared = _answers(cluster, _of(lines, SHARE), share_offsets)
+    shared = _answers(cluster, _of(lines, SHARE), partial(share_offsets, cluster))
     return read | {str(found.group_id): share_progress(found) for found in shared}
 
 
@@ -78,15 +77,15 @@ def _answers(
     """Yield what the coordinators answer about each group, without the groups that they refuse."""
     if not groups:
         return
-    asked = [
-        (cluster.reached.other(host, port), question(coordinated))
+    asked = {
+        cluster.reached.other(host, port): question(coordinated)
         for (host, port), coordinated in _coordinators(cluster, groups).items()
-    ]
+    }
     if cluster.is_partial:
-        answers = cluster.ask_each(asked) or []
+        answers = list(cluster.ask_each(asked).values())
     else:
         answers = []
-        for address, request in asked:
+        for address, request in asked.items():
             with suppress(ControlError):
                 answers.append(ask_broker(address, request, timeout_s=TIMEOUT_S))
     yield from (found for answer in answers for found in answer.groups if not found.error_code)
@@ -101,7 +100,7 @@ def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list
     return found
 
 
-# How far a group is behind the ends of its partitions. Raises ControlError or an error of kafka-python.
+# How far a group is behind the ends of its partitions. Raises ControlError.
 
 TOTAL: Final = "lag"
 """The series of all topics; those of topics begin with `topic:`, because a topic may be named `lag`."""
@@ -135,8 +134,7 @@ def lag_by_topic(cluster: Cluster, group: str, *, is_share: bool) -> dict[str, f
     return {TOTAL: lags.total(), **{series_of(topic): lag for topic, lag in lags.items()}}
 
 
-# The groups of a cluster for lists, with the figures of some of them. Raises ControlError or an error of
-# kafka-python.
+# The groups of a cluster for lists, with the figures of some of them. Raises ControlError.
 
 KEPT_S: Final = 5.0
 SIMPLE: Final = "simple"

@@ -1,4 +1,4 @@
-"""Topics of a cluster, with leaders, offsets and sizes. Raises ControlError, errors of kafka-python."""
+"""Topics of a cluster, with leaders, offsets and sizes. Raises ControlError."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _sizes(cluster: Cluster, topic: TopicPlaces, partitions: Container[int]) -> 
     return found
 
 
-# The topics of a cluster with their sizes, for lists. Raises ControlError or an error of kafka-python.
+# The topics of a cluster with their sizes, for lists. Raises ControlError.
 
 TIMEOUT_S: Final = 10.0
 KEPT_S: Final = 5.0
@@ -251,8 +251,7 @@ def record_counts(cluster: Cluster, lines: Sequence[TopicLine]) -> dict[str, int
     return found
 
 
-# A few settings of all topics, for pages that list the topics with one of them. Raises ControlError or an
-# error of kafka-python.
+# A few settings of all topics, for pages that list the topics with one of them. Raises ControlError.
 
 TOPICS_AT_ONCE: Final = 500
 """Topics in one request; the rest go with the next one."""

@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafka.errors import KafkaError
-
 from seqgate.gateway.admin import configs
 from seqgate.gateway.admin.configs import ConfigRow
 from seqgate.gateway.admin.remote.cluster import Cluster
@@ -130,7 +128,7 @@ def _groups_of_topics(cluster: Cluster) -> Counter[str] | None:
         if len(lines) > MOST_GROUPS:
             return None
         return Counter(topic for each in group_figures(cluster, lines).values() for topic in each.topics)
-    except (ControlError, KafkaError):
+    except ControlError:
         return None
 
 

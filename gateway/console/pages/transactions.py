@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kafka.errors import BrokerResponseError
+from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.remote.cluster import Cluster, Refused
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, duration
 from seqgate.gateway.admin.transactions.hanging import (
@@ -222,11 +222,9 @@ def one(visit: Visit) -> PageAnswer:
     )
 
 
-# The transactional ids of a cluster. Raises ControlError or an error of kafka-python.
+# The transactional ids of a cluster. Raises ControlError.
 
 KEPT_S: Final = 2.0
-INVALID_REGULAR_EXPRESSION: Final = 128
-"""Kafka's error, which kafka-python has no name for."""
 
 
 class TransactionFilter(NamedTuple):
@@ -257,8 +255,8 @@ def listed(cluster: Cluster, wanted: TransactionFilter) -> list[ListedId]:
     )
     try:
         found = listed_ids(cluster, request)
-    except BrokerResponseError as error:
-        if error.errno != INVALID_REGULAR_EXPRESSION:
+    except Refused as error:
+        if error.code != ErrorCode.invalid_regular_expression:
             raise
         raise ControlError(
             f"the pattern {wanted.pattern!r} is not a regular expression of RE2; correct it, or leave it "

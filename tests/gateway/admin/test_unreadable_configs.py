@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, ResourcePattern, ResourceType
 
 from seqgate.gateway.admin import topics
 from seqgate.gateway.admin.configs import Resource, check_known, find_configs
@@ -22,17 +22,17 @@ AUTHORIZER = {
 SECRET, OPEN = "secret", "open"
 
 
-@pytest.fixture(params=["by itself", "by kafka-python"])
-def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
     with Broker(settings=AUTHORIZER) as broker:
         for name in (SECRET, OPEN):
             broker.create_topic(name, configs={"retention.ms": "3600000"})
-        addresses = parse_addresses(broker.bootstrap)
         topic = ResourcePattern(ResourceType.TOPIC, SECRET)
         described = ACL("User:ANONYMOUS", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, topic)
-        with connected(addresses) as before:
-            assert not before.admin.create_acls([described])["failed"]
-        with connected(addresses, lasts=request.param == "by kafka-python") as reached:
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        assert not admin.create_acls([described])["failed"]
+        admin.close()
+        with connected(parse_addresses(broker.bootstrap)) as reached:
             yield reached
 
 

@@ -109,7 +109,7 @@ def test_gateways_that_stand_still_are_named_and_the_others_tell_what_they_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody takes over, and a question without a time limit of its own waits for longer than this test."""
-    monkeypatch.setattr(remote, "REQUEST_TIMEOUT_MS", HOUR_MS)
+    monkeypatch.setattr(remote, "TIMEOUT_S", HOUR_MS / 1000)
     unhurried = {"seqgate.cluster.lease.ms": str(NEVER_ENDING_LEASE_MS)}
     with GatewayCluster(tmp_path, 3, unhurried) as cluster, console_client(cluster.bootstrap) as console:
         cluster.create()

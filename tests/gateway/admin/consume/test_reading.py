@@ -21,7 +21,7 @@ SENT = [str(number).encode() for number in range(10)]
 def cluster() -> Iterator[Cluster]:
     with Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
         broker.create_topic("t", 2)
-        with connected(parse_addresses(broker.bootstrap), lasts=True) as cluster:
+        with connected(parse_addresses(broker.bootstrap)) as cluster:
             records = (ProducedRecord(value, partition=number % 2) for number, value in enumerate(SENT))
             send_records(cluster, "t", records, compression=None, at_once=False)
             yield cluster

@@ -1,9 +1,10 @@
-"""Topics, offsets, configurations, groups, producers and transactions are the same, whether a command asks for
-them itself or by kafka-python.
+"""Topics, offsets, configurations, groups, producers and transactions are the same, whether a broker serves
+the newest versions or those of years ago; and what is done where a broker gives no answer, or refuses for now.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 import ssl
 from collections.abc import Iterator
@@ -14,9 +15,7 @@ import kafka
 import msgspec
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
-from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
@@ -33,7 +32,8 @@ from seqgate.gateway.admin.remote.broker import BrokerAddress
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, connected
 from seqgate.gateway.admin.remote.operations import RemoteClient
-from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.admin.remote.waiting import Watch
+from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.admin.topics import describe_topics, find_topics
 from seqgate.gateway.admin.transactions import list_and_describe as transactions
 from seqgate.gateway.admin.transactions.hanging import AbortHangingRequest, ClusterEnding, FindHangingRequest
@@ -43,6 +43,7 @@ from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic
 
 NO_TIME = i32Timedelta.parse(timedelta())
+LIST_OFFSETS = 2
 
 
 @pytest.fixture(scope="module")
@@ -102,12 +103,16 @@ def told(row: TransactionRow) -> TransactionRow:
     return msgspec.structs.replace(row, age_ms=None)
 
 
-def test_both_give_the_same(broker: Broker) -> None:
+OLD: dict[int, int] = {2: 6, 3: 11, 8: 8, 9: 7, 10: 3, 15: 5, 16: 4, 32: 4, 60: 0, 61: 0, 65: 0, 66: 0}
+"""The newest version of each API that Kafka 2.8 serves, and 3.0 of those about transactions."""
+
+
+def test_older_brokers_give_the_same(broker: Broker) -> None:
     addresses = parse_addresses(broker.bootstrap)
-    with connected(addresses) as by_itself, connected(addresses, lasts=True) as by_kafka_python:
-        answers = asked(by_itself)
-        assert "admin" not in vars(by_itself), "it asked kafka-python"
-        assert answers == asked(by_kafka_python)
+    with connected(addresses) as cluster, connected(addresses) as older:
+        older._versions = OLD
+        answers = asked(cluster)
+        assert answers == asked(older)
     assert answers[4] == {("orders", 0): 0, ("orders", 1): 0, ("orders", 2): 0, ("none", 0): 0}
     assert answers[5] == {("orders", 0): 2, ("orders", 1): 1, ("orders", 2): 1, ("none", 0): 0}
     committed, told_members, page, rows, *_ = answers[-6:]
@@ -154,14 +159,14 @@ def test_a_large_answer_is_the_same(broker: Broker, monkeypatch: pytest.MonkeyPa
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         small = asked(cluster)
         monkeypatch.setattr(broker_module, "_LARGE_ANSWER_BYTES", 0)
-        assert asked(cluster)[:-3] == small[:-3]
+        assert asked(cluster) == small
 
 
 def test_offsets_are_not_known_where_a_leader_does_not_answer(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unanswered(*_: Any) -> None:
-        raise KafkaTimeoutError
+        raise Unreachable("the broker did not answer")
 
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         assert describe_topics(cluster, ["orders"])[0].offsets == 4
@@ -169,23 +174,76 @@ def test_offsets_are_not_known_where_a_leader_does_not_answer(
         assert describe_topics(cluster, ["orders"])[0].offsets is None
 
 
-def test_kafka_python_asks_where_there_is_no_leader_or_an_older_version(broker: Broker) -> None:
-    addresses = parse_addresses(broker.bootstrap)
-    with connected(addresses) as cluster:
-        cluster._versions = {}
-        assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 2}
-        assert "admin" in vars(cluster)
+def test_a_version_that_brokers_do_not_serve_is_named(broker: Broker) -> None:
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        cluster._versions = OLD
+        told = "the cluster does not serve what this command needs: ListTransactions version 2"
+        with pytest.raises(ControlError, match=told):
+            RemoteClient(cluster).ask(ListTransactionsRequest(pattern="o.*"))
+        del cluster._versions[61]
+        with pytest.raises(ControlError, match="DescribeProducers version 0"):
+            RemoteClient(cluster).ask(ListProducersRequest())
 
 
-def test_kafka_python_takes_the_place_of_all_other_connections(
+def test_a_lost_connection_is_opened_again_but_no_change_is_sent_twice(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    addresses = parse_addresses(broker.bootstrap)
-    with connected(addresses, lasts=True) as cluster:
-        assert not cluster._connections
-        # It finds the leaders by itself: nothing asks for all topics before.
-        monkeypatch.setattr(cluster.admin, "describe_topics", None)
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        for connection in cluster._connections.values():
+            connection.shutdown(socket.SHUT_RDWR)
         assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 2}
+        sent = []
+
+        def lost(_: socket.socket, request: Any) -> None:
+            sent.append(request)
+            raise ConnectionResetError("the connection was closed")
+
+        monkeypatch.setattr(cluster_module, "exchange", lost)
+        with pytest.raises(Unreachable, match="did not answer: the connection was closed"):
+            cluster.ask(cluster.reached, cluster.request(16, 5), is_change=True)
+        assert len(sent) == 1
+
+
+def test_what_a_broker_refuses_for_now_is_asked_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    codes = [ErrorCode.not_leader_or_follower, ErrorCode.not_leader_or_follower, ErrorCode.none]
+
+    def exchange(connection: socket.socket, request: Any) -> Any:
+        answer = asks(connection, request)
+        if request.__api_key__ != LIST_OFFSETS:
+            return answer
+        (topic,) = answer.topics
+        (row,) = topic.partitions
+        row = dataclasses.replace(row, error_code=codes.pop(0))
+        return dataclasses.replace(answer, topics=(dataclasses.replace(topic, partitions=(row,)),))
+
+    asks = cluster_module.exchange
+    monkeypatch.setattr(cluster_module, "exchange", exchange)
+    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    now_s = iter(range(0, 1000, 2))
+    watch = Watch(said.append, lambda: next(now_s))
+    with connected(parse_addresses(broker.bootstrap), watch=watch) as cluster:
+        monkeypatch.setattr(cluster_module.time, "sleep", lambda _: watch.look())
+        assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 2}
+        assert not codes
+        assert said[0].startswith("the cluster refuses: ")
+        assert said[0].endswith("(NOT_LEADER_OR_FOLLOWER); still trying")
+        assert said[1:] == ["the cluster works again"]
+        codes += [ErrorCode.not_leader_or_follower] * 1_000
+        monkeypatch.setattr(cluster_module, "PATIENCE_S", 0.0)
+        with pytest.raises(ControlError, match=r"orders-0: .* \(NOT_LEADER_OR_FOLLOWER\)"):
+            cluster.offsets([("orders", 0)], LATEST)
+
+
+def test_a_partition_without_a_leader_is_named(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "PATIENCE_S", 0.0)
+    with (
+        connected(parse_addresses(broker.bootstrap)) as cluster,
+        pytest.raises(ControlError, match="orders-7 has no leader now"),
+    ):
+        cluster.offsets([("orders", 7)], LATEST)
 
 
 def test_an_address_that_does_not_answer_over_tls_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,25 +270,3 @@ def test_an_address_that_does_not_answer_over_tls_is_passed_over(monkeypatch: py
     assert opened[1].fileno() == -1
     for end in ends:
         end.close()
-
-
-def test_a_broker_that_never_answers_soon_leaves_its_turn_to_kafka_python(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only a broker that has answered before may take the whole time of a request."""
-    given: list[float | None] = []
-    answers = iter(["first", "second"])
-
-    def exchange(connection: socket.socket, *_: Any) -> str:
-        given.append(connection.gettimeout())
-        return next(answers)
-
-    monkeypatch.setattr(cluster_module, "exchange", exchange)
-    address = BrokerAddress(*parse_addresses(broker.bootstrap)[0])
-    cluster = Cluster((broker.bootstrap,), address, {18: 4})
-    asked = ApiVersionsRequest(client_software_name="x", client_software_version="1")
-    try:
-        assert [cluster.ask(address, asked) for _ in range(2)] == ["first", "second"]
-    finally:
-        cluster.close()
-    assert given == [cluster_module.CONNECT_TIMEOUT_S, broker_module.TIMEOUT_S]
