@@ -168,9 +168,10 @@ class ChangedConfigs(msgspec.Struct, frozen=True):
     unset: list[str]
 
 
-# Over the Kafka protocol: asks a cluster about configurations, and changes them. Raises ControlError or
-# errors of kafka-python.
+# Over the Kafka protocol: asks a cluster about configurations, and changes them. Raises ControlError.
 
+_SET, _DELETE = 0, 1
+"""The operations on a configuration: org.apache.kafka.clients.admin.AlterConfigOp.OpType."""
 ALL_BROKERS: Final = "default"
 """The name of the configurations of all brokers."""
 _ALL: Final = ""
@@ -310,22 +311,19 @@ def change_remote(
     cluster: Cluster, resource: Resource, settings: Mapping[str, str], unset: Sequence[str]
 ) -> str | None:
     """Set and unset configurations, all of them or none; return the reason if the cluster refuses."""
+    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415 - slow to import
+
+    place, name = cluster.any_broker, resource.name
     if resource.is_all_brokers:
-        return change_all_brokers(cluster, settings, unset)
-    from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType  # noqa: PLC0415 - slow to import
-
-    from seqgate.gateway.admin.remote.cluster import refusal_of_text  # noqa: PLC0415 - as above
-
-    wanted: dict[str, Any] = {name: (AlterConfigOp.SET, value) for name, value in settings.items()}
-    wanted |= dict.fromkeys(unset, (AlterConfigOp.DELETE, None))
-    asked = ConfigResource(ConfigResourceType(_TYPES[resource.kind]), resource.name, wanted)
-    answer = cluster.admin.alter_configs([asked], raise_on_unknown=False)
-    return refusal_of_text(answer[_key(resource.kind)][resource.name])
-
-
-def _key(kind: str) -> str:
-    """Return the name that kafka-python has for a kind."""
-    return kind.replace("-", "_")
+        name = _ALL
+    elif resource.kind == "broker":
+        place = cluster.broker(int(name))
+    wanted = [{"name": each, "config_operation": _SET, "value": value} for each, value in settings.items()]
+    wanted += [{"name": each, "config_operation": _DELETE, "value": None} for each in unset]
+    row = {"resource_type": _TYPES[resource.kind], "resource_name": name, "configs": wanted}
+    asked = cluster.request(44, 1, resources=[row], validate_only=False)
+    (outcome,) = cluster.ask(place, asked, is_change=True).responses
+    return refusal(outcome.error_code, outcome.error_message)
 
 
 def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:
@@ -347,29 +345,3 @@ def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str])
     return ControlError(
         f"{resource.kind} {resource.name} has no configuration {name}{nearest_hint(name, known)}"
     )
-
-
-_SET: Final = 0
-_DELETE: Final = 1
-
-
-def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Sequence[str]) -> str | None:
-    """Set and unset configurations of all brokers, all or none; return the reason if the cluster refuses."""
-    from kio.schema.incremental_alter_configs.v1 import request  # noqa: PLC0415 - seldom needed
-    from kio.static.primitive import i8  # noqa: PLC0415 - as above
-
-    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415 - slow to import
-
-    wanted = [
-        request.AlterableConfig(name=name, config_operation=i8(_SET), value=value)
-        for name, value in settings.items()
-    ]
-    wanted += [request.AlterableConfig(name=name, config_operation=i8(_DELETE), value=None) for name in unset]
-    asked = request.AlterConfigsResource(
-        resource_type=i8(_TYPES["broker"]), resource_name=_ALL, configs=tuple(wanted)
-    )
-    answer = cluster.ask_reached(
-        request.IncrementalAlterConfigsRequest(resources=(asked,), validate_only=False)
-    )
-    (outcome,) = answer.responses
-    return refusal(outcome.error_code, outcome.error_message)

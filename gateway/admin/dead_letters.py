@@ -728,8 +728,10 @@ def plan_cuts(
 
 def drop_letters(cluster: Cluster, topic: str, cuts: Iterable[LetterCut]) -> None:
     """Delete the records before the new starts of partitions (DeleteRecords)."""
-    from seqgate.gateway.admin.remote.cluster import topic_partition  # noqa: PLC0415 - slow to import
+    starts = {row.partition: row.new_start_offset for row in cuts if row.offsets}
 
-    wanted = {topic_partition(topic, row.partition): row.new_start_offset for row in cuts if row.offsets}
-    if wanted:
-        cluster.admin.delete_records(wanted)
+    def question(topics: Mapping[str, Sequence[int]]) -> Any:
+        rows = [{"partition_index": index, "offset": starts[index]} for index in topics[topic]]
+        return cluster.request(21, 2, topics=[{"name": topic, "partitions": rows}])
+
+    cluster.ask_leaders([(topic, partition) for partition in starts], question, is_change=True)

@@ -298,8 +298,7 @@ def _descriptions_text(topics: Sequence[TopicDescription]) -> Iterator[Block]:
         yield table(PartitionRow, topic.partitions)
 
 
-# Over the Kafka protocol: asks a cluster about topics, and changes them. Raises ControlError or an error of
-# kafka-python.
+# Over the Kafka protocol: asks a cluster about topics, and changes them. Raises ControlError.
 
 BROKERS_CHOICE: Final = -1
 """The number by which the broker chooses: num.partitions or default.replication.factor."""
@@ -389,36 +388,38 @@ def create_topics(
     validate_only: bool = False,
 ) -> list[TopicOutcome]:
     """Create topics, or only ask the cluster whether it would create them."""
-    wanted = {
-        "num_partitions": partitions or BROKERS_CHOICE,
-        "replication_factor": replication_factor or BROKERS_CHOICE,
-        "configs": dict(settings or {}),
-    }
-    answer = cluster.admin.create_topics(
-        dict.fromkeys(names, wanted), validate_only=validate_only, raise_errors=False
-    )
+    wanted = [
+        {
+            "name": name,
+            "num_partitions": partitions or BROKERS_CHOICE,
+            "replication_factor": replication_factor or BROKERS_CHOICE,
+            "assignments": (),
+            "configs": [{"name": config, "value": value} for config, value in (settings or {}).items()],
+        }
+        for name in names
+    ]
+    asked = cluster.request(19, 7, topics=wanted, validate_only=validate_only)
     outcomes = [
         _created(row, WOULD_BE_CREATED if validate_only else CREATED, if_not_exists=if_not_exists)
-        for row in answer["topics"]
+        for row in cluster.ask_controller(asked, "topics")
     ]
     created = [outcome.topic for outcome in outcomes if outcome.outcome == CREATED]
     if created:
-        cluster.admin.wait_for_topics(created)
+        cluster.await_leaders(created)
     return outcomes
 
 
-def _created(row: Mapping[str, Any], outcome: str, *, if_not_exists: bool) -> TopicOutcome:
-    if row["error_code"] == ALREADY_EXISTS and if_not_exists:
-        return TopicOutcome(row["name"], EXISTS)
-    created = TopicOutcome(row["name"], outcome, row.get("num_partitions"), row.get("replication_factor"))
-    return _unless_refused(created, row["error_code"], row.get("error_message"))
+def _created(row: Any, outcome: str, *, if_not_exists: bool) -> TopicOutcome:
+    if row.error_code == ALREADY_EXISTS and if_not_exists:
+        return TopicOutcome(row.name, EXISTS)
+    return _unless_refused(TopicOutcome(row.name, outcome, row.num_partitions, row.replication_factor), row)
 
 
-def _unless_refused(outcome: TopicOutcome, error_code: int, message: str | None) -> TopicOutcome:
-    """Return the outcome, or with an error code the cluster's refusal."""
+def _unless_refused(outcome: TopicOutcome, row: Any) -> TopicOutcome:
+    """Return the outcome, or with an error code in the row the cluster's refusal."""
     from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415 - slow to import
 
-    error = refusal(error_code, message)
+    error = refusal(row.error_code, row.error_message)
     return outcome if error is None else TopicOutcome(outcome.topic, REFUSED, error=error)
 
 
@@ -456,17 +457,16 @@ def alter_topic(
 
 
 def _with_partitions(cluster: Cluster, name: str, partitions: int, *, validate_only: bool) -> TopicOutcome:
-    answer = cluster.admin.create_partitions(
-        {name: partitions}, validate_only=validate_only, raise_errors=False
-    )
-    (row,) = answer.results
-    return _unless_refused(TopicOutcome(name, ALTERED, partitions), row.error_code, row.error_message)
+    wanted = [{"name": name, "count": partitions, "assignments": None}]
+    asked = cluster.request(37, 3, topics=wanted, validate_only=validate_only)
+    (row,) = cluster.ask_controller(asked, "results")
+    return _unless_refused(TopicOutcome(name, ALTERED, partitions), row)
 
 
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicOutcome]:
     """Delete topics."""
-    answer = cluster.admin.delete_topics(list(names), raise_errors=False)
+    asked = cluster.request(20, 6, topics=[{"name": name, "topic_id": None} for name in names])
     return [
-        _unless_refused(TopicOutcome(row["name"], DELETED), row["error_code"], row.get("error_message"))
-        for row in answer["topics"]
+        _unless_refused(TopicOutcome(row.name, DELETED), row)
+        for row in cluster.ask_controller(asked, "responses")
     ]

@@ -6,8 +6,8 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -123,7 +123,7 @@ async def _planned(
     )
 
 
-# Over the Kafka protocol: any cluster's answer. Raises ControlError or an error of kafka-python.
+# Over the Kafka protocol: any cluster's answer. Raises ControlError.
 
 
 class ClusterDeletion(ClusterGroups):
@@ -131,8 +131,14 @@ class ClusterDeletion(ClusterGroups):
 
     async def delete(self, groups: Mapping[str, FoundGroup]) -> Mapping[str, str | None]:
         """Delete groups in one request for each coordinator."""
-        results = dict(self._cluster.admin.delete_groups(list(groups)))
-        return {name: None if result == "OK" else result for name, result in results.items()}
+        from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
+
+        def question(some: Sequence[str]) -> Any:
+            return self._cluster.request(42, 2, groups_names=tuple(some))
+
+        rows = self._cluster.ask_coordinators(GROUP, groups, question, is_change=True)
+        return {name: refusal(row.error_code) for name, row in rows.items()}
 
 
 OPERATIONS: Final[ClusterAnswers] = {DeleteGroupsRequest: from_source(ClusterDeletion, delete_groups)}

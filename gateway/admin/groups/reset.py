@@ -18,9 +18,10 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -370,7 +371,7 @@ def _clamped(offset: int, known: PartitionOffsets) -> NewOffset:
     return NewOffset(offset)
 
 
-# Over the Kafka protocol: any cluster's answer. Raises ControlError or an error of kafka-python.
+# Over the Kafka protocol: any cluster's answer. Raises ControlError.
 
 _NO_OFFSET: Final = -1
 
@@ -405,21 +406,24 @@ class ClusterReset(ClusterGroups):
 
     async def commit(self, group: str, changes: Sequence[OffsetChange]) -> None:
         """Commit the new offsets in one request."""
-        from kafka.errors import NoError  # noqa: PLC0415 - slow to import
-        from kafka.structs import OffsetAndMetadata  # noqa: PLC0415
+        from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
 
-        from seqgate.gateway.admin.remote.cluster import refusal, topic_partition  # noqa: PLC0415
-
-        wanted = {
-            topic_partition(change.topic, change.partition): OffsetAndMetadata(change.new_offset, "", -1)
-            for change in changes
-        }
-        for place, error in self._cluster.admin.alter_group_offsets(group, wanted).items():
-            if error is not NoError:
-                raise ControlError(
-                    f"the offset of group {group} in {place.topic}-{place.partition} was not reset: "
-                    f"{refusal(error.errno)}"
-                )
+        topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for change in changes:
+            row = {"partition_index": change.partition, "committed_offset": change.new_offset}
+            topics[change.topic].append(row | {"committed_metadata": ""})
+        asked = self._cluster.request(
+            8,
+            8,
+            group_id=group,
+            member_id="",
+            topics=[{"name": topic, "partitions": rows} for topic, rows in topics.items()],
+        )
+        answer = self._cluster.ask_coordinator(group, asked, is_change=True)
+        for topic in answer.topics:
+            for each in topic.partitions:
+                place = f"{topic.name}-{each.partition_index}"
+                check(each, f"the offset of group {group} in {place} was not reset: ")
 
 
 OPERATIONS: Final[ClusterAnswers] = {ResetOffsetsRequest: from_source(ClusterReset, reset_offsets)}

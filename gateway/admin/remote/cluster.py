@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
@@ -148,11 +149,13 @@ class Cluster:
 
     def request(self, api_key: int, newest: int, oldest: int = 0, /, **fields: Any) -> Any:
         """Return a request in the `newest` version, or an earlier one that the brokers serve; it leaves out
-        the fields that an earlier version lacks. Raises ControlError where they only serve versions before
-        the `oldest` one that can carry what is asked.
+        the fields that an earlier version lacks. A broker has as long for a change as the command waits.
+        Raises ControlError where they only serve versions before the `oldest` one that can carry what is
+        asked.
         """
         self._check_served(api_key, oldest)
-        return build_request(api_key, min(newest, self._versions[api_key]), **fields)
+        limit = timedelta(seconds=min(self.timeout_s or TIMEOUT_S, TIMEOUT_S))
+        return build_request(api_key, min(newest, self._versions[api_key]), timeout=limit, **fields)
 
     def _check_served(self, api_key: int, version: int) -> None:
         if not self.serves(api_key, version):
@@ -272,6 +275,7 @@ class Cluster:
         question: Callable[[Sequence[str]], Any],
         *,
         is_change: bool = False,
+        patience_s: float = PATIENCE_S,
     ) -> dict[str, Any]:
         """Return the answer about each group or transactional id (GROUP, TRANSACTION); each coordinator gets
         the question about the names that it coordinates. An answer may have an error, or be that of
@@ -290,7 +294,7 @@ class Cluster:
                 rows |= _by_name(answer, coordinated[address])
             return rows
 
-        return self._settled(names, asked, is_change=is_change)
+        return self._settled(names, asked, is_change=is_change, patience_s=patience_s)
 
     def _coordinators(self, key_type: i8, names: Sequence[str]) -> dict[str, Any]:
         """Return what FindCoordinator answers about each name; before Kafka 3.0 it takes one at a time."""
@@ -339,14 +343,19 @@ class Cluster:
         return found
 
     def _settled(
-        self, names: Iterable[K], ask: Callable[[Sequence[K]], dict[K, Any]], *, is_change: bool = False
+        self,
+        names: Iterable[K],
+        ask: Callable[[Sequence[K]], dict[K, Any]],
+        *,
+        is_change: bool = False,
+        patience_s: float = PATIENCE_S,
     ) -> dict[K, Any]:
         """Return what `ask` returns about each name. Where that is an error that passes, or a broker gives no
         answer to what is no change, ask again, with new metadata, until the time for it is over.
         """
         found: dict[K, Any] = {}
         left = list(names)
-        end_s = time.monotonic() + self._deadline.left_s(self.timeout_s or PATIENCE_S)
+        end_s = time.monotonic() + self._deadline.left_s(self.timeout_s or patience_s)
         while left:
             is_last = self.lacks_brokers or time.monotonic() >= end_s
             try:

@@ -179,6 +179,8 @@ UNKNOWN_PRODUCER: Final = "unknown producer"
 NOT_PART: Final = "not part"
 OVERDUE: Final = "overdue"
 _FENCING_TIMEOUT_MS: Final = 1_000
+FENCED_S: Final = 60.0
+"""Time for a coordinator to end a transaction in all partitions."""
 
 
 # The commands.
@@ -457,7 +459,7 @@ async def abort_hanging(source: Ending, request: AbortHangingRequest) -> Transac
     return before
 
 
-# Over the Kafka protocol: any cluster's answers. Raises ControlError or an error of kafka-python.
+# Over the Kafka protocol: any cluster's answers. Raises ControlError.
 
 
 class ClusterEnding(ClusterTransactions):
@@ -468,22 +470,19 @@ class ClusterEnding(ClusterTransactions):
 
     async def fence(self, transactional_id: str, before: Transaction) -> FencedBy:
         """Initialize a new producer of the id, which fences the old one and aborts its transaction."""
-        from kafka import KafkaProducer  # noqa: PLC0415 - slow to import
+        from datetime import timedelta  # noqa: PLC0415 - slow to import
 
-        from seqgate.gateway.admin.remote.cluster import opened  # noqa: PLC0415
+        from seqgate.gateway.admin.remote.broker import TRANSACTION  # noqa: PLC0415
+        from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
-        producer = opened(
-            KafkaProducer,
-            **self._cluster.client_settings(),
-            transactional_id=transactional_id,
-            # The limit of the timeout may be lower now than when the producer began.
-            transaction_timeout_ms=min(before.timeout_ms, _FENCING_TIMEOUT_MS),
+        # The limit of the timeout may be lower now than when the producer began.
+        limit = timedelta(milliseconds=min(before.timeout_ms, _FENCING_TIMEOUT_MS))
+        asked = self._cluster.request(22, 4, transactional_id=transactional_id, transaction_timeout=limit)
+        answers = self._cluster.ask_coordinators(
+            TRANSACTION, [transactional_id], lambda _: asked, is_change=True, patience_s=FENCED_S
         )
-        try:
-            producer.init_transactions()
-        finally:
-            producer.close(timeout=0)
-        after = self.find(transactional_id)
+        after = answers[transactional_id]
+        check(after, f"transactional id {transactional_id}: ")
         return FencedBy(after.producer_id, after.producer_epoch)
 
     async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
@@ -532,19 +531,17 @@ class ClusterEnding(ClusterTransactions):
 
     async def abort_in(self, producer: OpenProducer) -> None:
         """Write the marker that aborts the producer's transaction in its partition, and persist it."""
-        from kafka.admin import AbortTransactionSpec  # noqa: PLC0415 - slow to import
-
-        from seqgate.gateway.admin.remote.cluster import topic_partition  # noqa: PLC0415
-
-        self._cluster.admin.abort_transaction(
-            AbortTransactionSpec(
-                topic_partition(*producer.place),
-                producer.producer_id,
-                producer.producer_epoch,
-                # The coordinator epoch is -1 before the first marker; Kafka's tool then sends 0 as well.
-                max(0, producer.coordinator_epoch),
-            )
-        )
+        topic, partition = producer.place
+        marker = {
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "transaction_result": False,
+            "topics": [{"name": topic, "partition_indexes": (partition,)}],
+            # The coordinator epoch is -1 before the first marker; Kafka's tool then sends 0 as well.
+            "coordinator_epoch": max(0, producer.coordinator_epoch),
+        }
+        asked = self._cluster.request(27, 1, markers=[marker])
+        self._cluster.ask_leaders([producer.place], lambda _: asked, is_change=True)
 
 
 OPERATIONS: Final[ClusterAnswers] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster, connected
 from seqgate.gateway.admin.topics import REFUSED, alter_topic, describe_topics
 from seqgate.gateway.testing import Broker
 
+CREATE_PARTITIONS = 37
 SETTINGS = {"retention.ms": "1"}
 
 
@@ -29,13 +31,14 @@ def test_where_partitions_are_refused_no_setting_is_changed(cluster: Cluster) ->
 
 
 def test_a_late_refusal_says_what_was_changed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = cluster.admin.create_partitions
+    build = cluster.request
 
-    def refuses(wanted: dict[str, int], *, validate_only: bool, raise_errors: bool) -> object:
-        count = wanted["t"] if validate_only else 1
-        return ask({"t": count}, validate_only=validate_only, raise_errors=raise_errors)
+    def refused_late(api_key: int, *versions: int, **fields: Any) -> object:
+        if api_key == CREATE_PARTITIONS and not fields["validate_only"]:
+            fields["topics"][0]["count"] = 1
+        return build(api_key, *versions, **fields)
 
-    monkeypatch.setattr(cluster.admin, "create_partitions", refuses)
+    monkeypatch.setattr(cluster, "request", refused_late)
     refused = alter_topic(cluster, "t", partitions=3, settings=SETTINGS, unset=())
     assert str(refused.error).startswith("the configurations are altered, the partitions are not: ")
     assert describe_topics(cluster, ["t"])[0].configs == SETTINGS
