@@ -283,16 +283,16 @@ def read_records(
     and open transactions. `on_pause` is called whenever all records that have come are yielded, and before a
     commit.
     """
-    from kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
+    from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.remote.cluster import opened, topic_partition  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import opened  # noqa: PLC0415
 
     (found,) = cluster.existing_topics([topic])
     count = len(found.partitions)
     for partition in partitions:
         if not 0 <= partition < count:
             raise ControlError(f"topic {topic} has no partition {partition}, only 0 to {count - 1}")
-    places = [topic_partition(topic, partition) for partition in partitions or range(count)]
+    places = [TopicPartition(topic, partition) for partition in partitions or range(count)]
     first, ends = _span(cluster, places, start, committed=committed)
     consumer = opened(
         KafkaConsumer,

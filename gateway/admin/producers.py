@@ -152,7 +152,7 @@ def _text(page: ProducerPage) -> Iterator[Block]:
         yield f"  {counted(counters.refusals, 'new producer')} refused for want of room"
 
 
-# Over the Kafka protocol: any cluster's answer. Raises ControlError or kafka-python's errors.
+# Over the Kafka protocol: any cluster's answer. Raises ControlError.
 
 
 def list_producers_remote(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:

@@ -550,7 +550,7 @@ def _addresses(of_workers: Sequence[dict[str, str]]) -> dict[str, str]:
     }
 
 
-# Over the Kafka protocol: what all brokers of a cluster tell. Raises ControlError or kafka-python's errors.
+# Over the Kafka protocol: what all brokers of a cluster tell. Raises ControlError.
 
 _BROKER_TIMEOUT_S: Final = 5.0
 _BROKERS_AT_ONCE: Final = 50

@@ -99,7 +99,7 @@ class Visit:
         return self.text(CONFIRMED) == "yes"
 
     def cluster(self) -> AbstractContextManager[Cluster]:
-        """Return the cluster, connected as the person. Raises ControlError, for kafka-python's errors too."""
+        """Return the cluster, connected as the person. Raises ControlError, as `Connections.lend`."""
         return self.console.connections.lend(self.security)
 
     def partial(self) -> AbstractContextManager[PartialCluster]:

@@ -1,9 +1,8 @@
 """`seqgate groups describe`: a group, its members, and how far it has read.
 
 The request and rows, the command, and the answers: any cluster's over the Kafka protocol, and a running
-gateway's on the control socket. Functions that answer raise ControlError, those of a cluster also errors of
-kafka-python. `members.py` has the members. The other commands of `seqgate groups` ask `ClusterGroups` and
-`LiveGroups`, too.
+gateway's on the control socket. Functions that answer raise ControlError. `members.py` has the members. The
+other commands of `seqgate groups` ask `ClusterGroups` and `LiveGroups`, too.
 
 Unlike the control socket of a gateway, the Kafka protocol does not report when an offset was committed, nor
 which open transactions hold offsets; these fields stay empty.

@@ -1,5 +1,5 @@
 """The members of a group: their rows, and how a cluster or a running gateway reports them. Functions raise
-ControlError, those of a cluster also errors of kafka-python.
+ControlError.
 """
 
 from __future__ import annotations

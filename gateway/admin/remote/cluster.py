@@ -129,19 +129,10 @@ class Cluster:
         self._versions = versions or {}
         self._connections = {} if connection is None else {reached: connection}
 
-    @cached_property
-    def admin(self) -> Any:
-        """kafka-python's admin client."""
-        settings = self.client_settings()
-        left_ms = self._deadline.left_s(settings["bootstrap_timeout_ms"] / 1000) * 1000
-        return _admin_client(self.reached, {**settings, "bootstrap_timeout_ms": left_ms}, self.watch)
-
     def close(self) -> None:
         """Close all connections."""
         while self._connections:
             self._connections.popitem()[1].close()
-        if "admin" in self.__dict__:
-            self.admin.close()
 
     def serves(self, api_key: int, version: int) -> bool:
         """Return whether the brokers know a version of an API, or a later one."""
@@ -613,25 +604,6 @@ def _unanswered(
     )
 
 
-def _admin_client(reached: BrokerAddress, settings: Mapping[str, Any], watch: Watch) -> Any:
-    """Return kafka-python's admin client. Raises ControlError."""
-    from kafka.errors import KafkaError  # noqa: PLC0415
-
-    from seqgate.gateway.admin.remote.admin_client import AdminClient  # noqa: PLC0415 - slow to import
-
-    given = {**settings, "bootstrap_servers": [reached.shown]}
-    del given["metrics_enabled"]  # of producers and consumers only
-    try:
-        return opened(AdminClient, **given)
-    except KafkaError as error:
-        if watch.trouble is not None:
-            raise Unreachable(f"gave up: {watch.trouble}") from error
-        raise ControlError(
-            f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: "
-            f"{sentence(error)}{_ADVICE[reached.security is OPEN]}"
-        ) from error
-
-
 def _told(reached: BrokerAddress, error: Exception, trouble: str | None) -> ControlError | None:
     """Return the error of a command for an error of kafka-python; None for another. `trouble` is what was
     wrong last.
@@ -665,13 +637,6 @@ def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[Broker
         f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
         "--bootstrap"
     )
-
-
-def topic_partition(topic: str, partition: int) -> Any:
-    """Return a partition as kafka-python names it."""
-    import kafka  # noqa: PLC0415
-
-    return kafka.TopicPartition(topic, partition)
 
 
 # Makes and ends clients of kafka-python.
@@ -808,7 +773,6 @@ def finished(work: Coroutine[Any, Any, R]) -> R:
 # Sentences for the errors of the Kafka protocol, as kafka-python reports them.
 
 
-_TEXT_OF_ERROR: Final = re.compile(r"\[Error (?P<code>-?\d+)\] \w+(?:: (?P<message>.*))?", re.DOTALL)
 _SYSTEM_ERROR: Final = re.compile(r"\b(\d{1,3}) E[A-Z]+\b|\[Errno (\d{1,3})\]", re.ASCII)
 """The text of kafka-python for a failed system call, `111 ECONNREFUSED`, and Python's, `[Errno 104] …`."""
 _LONGEST: Final = 500
@@ -853,14 +817,6 @@ def check(answer: Any, what: str = "") -> None:
         raise Refused(f"{what}{refused}", code)
 
 
-def refusal_of_text(text: str) -> str | None:
-    """Return a sentence for a result that kafka-python gives as text: `OK`, or an error with its number."""
-    if text == "OK":
-        return None
-    match = _TEXT_OF_ERROR.fullmatch(text)
-    return text if match is None else refusal(int(match["code"]), match["message"])
-
-
 def sentence(error: Exception) -> str:
     """Return a sentence for an exception of kafka-python."""
     from kafka import errors  # noqa: PLC0415
@@ -869,7 +825,7 @@ def sentence(error: Exception) -> str:
     if isinstance(error, errors.TopicAuthorizationFailedError):
         given = error.args[0] if error.args else None
         # kafka-python gives the topics as a set, or not at all
-        return lacks_right(map(str, given) if isinstance(given, set | frozenset | list | tuple) else ())
+        return lacks_right(list(map(str, given)) if isinstance(given, set | frozenset | list | tuple) else [])
     message = " ".join(str(argument) for argument in error.args if argument not in (None, "None"))
     if isinstance(error, errors.BrokerResponseError) and code is not None:
         # kafka-python quotes whole answers in its messages.
@@ -885,7 +841,7 @@ def sentence(error: Exception) -> str:
     return (message or type(error).__name__)[:_LONGEST]
 
 
-def lacks_right(topics: Iterable[str]) -> str:
+def lacks_right(topics: Sequence[str]) -> str:
     """Return the sentence for a user without a right on topics, which may not be known."""
     named = f"topic {', '.join(sorted(topics))}" if topics else "the topic"
     return f"this user lacks a right on {named} (TOPIC_AUTHORIZATION_FAILED); seqgate acls add gives rights"

@@ -23,7 +23,6 @@ LATER: Final = ""
 PARTS: Final[Mapping[str, Mapping[str, str]]] = {
     "crc32c": {"crc32c": "_crc32c"},
     "kafka": {
-        "KafkaAdminClient": "admin.client",
         "KafkaConsumer": "consumer.group",
         "KafkaProducer": "producer.kafka",
         "TopicPartition": "structs",

@@ -452,7 +452,7 @@ async def describe_transaction(
     )
 
 
-# Over the Kafka protocol: any cluster's transactions. Raises ControlError or an error of kafka-python.
+# Over the Kafka protocol: any cluster's transactions. Raises ControlError.
 
 IDS_AT_ONCE: Final = 500
 """Transactional ids in one request; the rest go with the next one."""

@@ -158,7 +158,7 @@ class RecordPage:
 
 
 def record_page(cluster: Cluster, topic: TopicPlaces, wish: Wish, wanted: RecordFilter) -> RecordPage:
-    """Return the records of a page. Raises ControlError or an error of kafka-python."""
+    """Return the records of a page. Raises ControlError."""
     partitions, left_out = partitions_to_read(topic, wish.partition, wish.positions)
     starts, ends = known_offsets(cluster, topic.name, partitions)
     is_backward = wish.is_backward

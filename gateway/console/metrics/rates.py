@@ -316,7 +316,7 @@ MOST_PARTITIONS: Final = 5_000
 
 
 def end_offsets(cluster: Cluster) -> dict[TopicPartition, int]:
-    """Return the log end offset of each partition. Raises ControlError or an error of kafka-python."""
+    """Return the log end offset of each partition. Raises ControlError."""
     return cluster.ends(cluster.led_partitions()[:MOST_PARTITIONS])
 
 

@@ -280,7 +280,7 @@ class Sampler:
 
 
 def lags(cluster: Cluster, ends: Mapping[TopicPartition, int]) -> Values:
-    """Return the lag of each group, and of its topics. Raises ControlError or an error of kafka-python."""
+    """Return the lag of each group, and of its topics. Raises ControlError."""
     lines = sorted(group_lines(cluster), key=lambda line: (line.state in EMPTY_STATES, line.group))[
         :MOST_GROUPS
     ]

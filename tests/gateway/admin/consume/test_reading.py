@@ -11,7 +11,7 @@ from seqgate.gateway.admin.consume import FROM_THE_BEGINNING, FROM_THE_END, Star
 from seqgate.gateway.admin.groups.describing import committed_offsets
 from seqgate.gateway.admin.produce import ProducedRecord, send_records
 from seqgate.gateway.admin.remote.addresses import parse_addresses
-from seqgate.gateway.admin.remote.cluster import Cluster, connected, topic_partition
+from seqgate.gateway.admin.remote.cluster import Cluster, connected
 from seqgate.gateway.testing import Broker
 
 SENT = [str(number).encode() for number in range(10)]
@@ -86,7 +86,7 @@ def test_an_offset_beyond_the_end_at_the_start_is_not_taken_back(
     assert sorted(read(cluster, "busy")) == SENT
     before = committed()
     # As with open transactions, or an application that read on while the group was balanced.
-    early = {topic_partition(*place): at - 2 for place, at in before.items()}
+    early = {place: at - 2 for place, at in before.items()}
     monkeypatch.setattr(cluster, "ends", lambda *_: early)
     assert read(cluster, "busy") == []
     assert committed() == before

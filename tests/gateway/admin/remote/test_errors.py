@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka import errors
 
-from seqgate.gateway.admin.remote.cluster import no_topic, refusal, refusal_of_text, sentence
+from seqgate.gateway.admin.remote.cluster import no_topic, refusal, sentence
 
 
 def test_the_brokers_message_comes_first() -> None:
@@ -12,13 +12,6 @@ def test_the_brokers_message_comes_first() -> None:
     assert refusal(40, "Unknown topic config name: x.") == "Unknown topic config name: x (INVALID_CONFIG)"
     assert refusal(36, None) == "Topic with this name already exists (TOPIC_ALREADY_EXISTS)"
     assert refusal(9_999, "odd") == "odd (error 9999)"
-
-
-def test_results_that_are_texts() -> None:
-    assert refusal_of_text("OK") is None
-    told = str(errors.InvalidConfigurationError("Not a number\nof type INT"))
-    assert refusal_of_text(told) == "Not a number\nof type INT (INVALID_CONFIG)"
-    assert refusal_of_text("something else") == "something else"
 
 
 def test_whole_answers_are_not_quoted() -> None:
