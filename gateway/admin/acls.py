@@ -425,52 +425,40 @@ def filter_of(entry: AclEntry) -> AclFilter:
 
 def find_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
     """Return the entries that any of the filters finds, sorted."""
-    from kio.schema.describe_acls.v3 import DescribeAclsRequest  # noqa: PLC0415 - slow to import
-
-    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
-
     found: set[AclEntry] = set()
     for each in wanted:
-        answer = cluster.ask_reached(DescribeAclsRequest(**_fields(each)))
-        check(answer)
+        answer = cluster.ask(cluster.reached, cluster.request(29, 3, **_fields(each)))
         found.update(_entry(resource, entry) for resource in answer.resources for entry in resource.acls)
     return sorted(found)
 
 
 def create_entries(cluster: Cluster, entries: Sequence[AclEntry]) -> list[str | None]:
     """Create entries; return for each why the cluster refuses it, or None."""
-    from kio.schema.create_acls.v3 import CreateAclsRequest  # noqa: PLC0415 - slow to import
-    from kio.schema.create_acls.v3.request import AclCreation  # noqa: PLC0415
-    from kio.static.primitive import i8  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
-
-    creations = tuple(
-        AclCreation(
-            resource_type=i8(entry.resource_type),
-            resource_name=entry.name,
-            resource_pattern_type=i8(entry.pattern_type),
-            principal=entry.principal,
-            host=entry.host,
-            operation=i8(entry.operation),
-            permission_type=i8(entry.permission),
-        )
+    creations = [
+        {
+            "resource_type": entry.resource_type,
+            "resource_name": entry.name,
+            "resource_pattern_type": entry.pattern_type,
+            "principal": entry.principal,
+            "host": entry.host,
+            "operation": entry.operation,
+            "permission_type": entry.permission,
+        }
         for entry in entries
-    )
-    answer = cluster.ask_reached(CreateAclsRequest(creations=creations))
+    ]
+    answer = cluster.ask(cluster.reached, cluster.request(30, 3, creations=creations), is_change=True)
     return [refusal(result.error_code, result.error_message) for result in answer.results]
 
 
 def delete_entries(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
     """Delete the entries that the filters find; return the deleted entries, sorted."""
-    from kio.schema.delete_acls.v3 import DeleteAclsRequest  # noqa: PLC0415 - slow to import
-    from kio.schema.delete_acls.v3.request import DeleteAclsFilter  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
-
-    request = DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_fields(each)) for each in wanted))
+    asked = cluster.request(31, 3, filters=list(map(_fields, wanted)))
     deleted: set[AclEntry] = set()
-    for result in cluster.ask_reached(request).filter_results:
+    for result in cluster.ask(cluster.reached, asked, is_change=True).filter_results:
         check(result)
         for found in result.matching_acls:
             check(found)

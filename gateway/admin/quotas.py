@@ -185,23 +185,12 @@ def _shown(entity: Mapping[str, str | None]) -> str:
 
 def find_quotas(cluster: Cluster, wanted: Mapping[str, str | None]) -> list[QuotaRow]:
     """Return the entities with these types and names, and perhaps others, sorted; without any, all."""
-    from kio.schema.describe_client_quotas.v1 import request as describing  # noqa: PLC0415 - slow to import
-    from kio.static.primitive import i8  # noqa: PLC0415
-
-    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
-
-    exact, default = i8(0), i8(1)
-    request = describing.DescribeClientQuotasRequest(
-        components=tuple(
-            describing.ComponentData(
-                entity_type=kind, match_type=default if name is None else exact, match=name
-            )
-            for kind, name in wanted.items()
-        ),
-        strict=False,
-    )
-    answer = cluster.ask_reached(request)
-    check(answer)
+    exact, default = 0, 1
+    components = [
+        {"entity_type": kind, "match_type": default if name is None else exact, "match": name}
+        for kind, name in wanted.items()
+    ]
+    answer = cluster.ask(cluster.reached, cluster.request(48, 1, components=components, strict=False))
     rows = [
         QuotaRow(
             {part.entity_type: part.entity_name for part in sorted(entry.entity, key=_type)},
@@ -220,27 +209,11 @@ def change_quotas(
     cluster: Cluster, entity: Mapping[str, str | None], settings: Mapping[str, float], unset: Sequence[str]
 ) -> str | None:
     """Set and remove quotas of an entity, all of them or none; return the reason if the cluster refuses."""
-    from kio.schema.alter_client_quotas.v1 import request as altering  # noqa: PLC0415 - slow to import
-    from kio.static.primitive import f64  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
-
-    request = altering.AlterClientQuotasRequest(
-        entries=(
-            altering.EntryData(
-                entity=tuple(
-                    altering.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()
-                ),
-                ops=(
-                    *(
-                        altering.OpData(key=key, value=f64(value), remove=False)
-                        for key, value in settings.items()
-                    ),
-                    *(altering.OpData(key=key, value=f64(0.0), remove=True) for key in unset),
-                ),
-            ),
-        ),
-        validate_only=False,
-    )
-    (result,) = cluster.ask_reached(request).entries
+    ops = [{"key": key, "value": value, "remove": False} for key, value in settings.items()]
+    ops += [{"key": key, "value": 0.0, "remove": True} for key in unset]
+    parts = [{"entity_type": kind, "entity_name": name} for kind, name in entity.items()]
+    asked = cluster.request(49, 1, entries=[{"entity": parts, "ops": ops}], validate_only=False)
+    (result,) = cluster.ask(cluster.reached, asked, is_change=True).entries
     return refusal(result.error_code, result.error_message)

@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
@@ -290,12 +290,7 @@ def credential_for(mechanism: ScramHash, password: str, iterations: int) -> NewC
 
 def find_users(cluster: Cluster, _: ListUsersRequest) -> UserPage:
     """Return all users, by name."""
-    from kio.schema.describe_user_scram_credentials.v0 import request  # noqa: PLC0415 - slow to import
-
-    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
-
-    answer = cluster.ask_reached(request.DescribeUserScramCredentialsRequest(users=None))
-    check(answer)
+    answer = cluster.ask(cluster.reached, cluster.request(50, 0, users=None))
     rows = [
         UserRow(
             result.user,
@@ -333,26 +328,18 @@ def _mechanisms_of(cluster: Cluster, user: str) -> Sequence[str]:
 
 def _alter(cluster: Cluster, user: str, mechanism: str, new: NewCredential | None) -> None:
     """Set the credential of a mechanism, or remove it where there is no new one."""
-    from kio.schema.alter_user_scram_credentials import v0 as altering  # noqa: PLC0415 - slow to import
-    from kio.static.primitive import i8, i32  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
 
-    from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
-
-    number = i8(_hash_of(mechanism))
+    deletions: list[dict[str, Any]] = []
+    upsertions: list[dict[str, Any]] = []
+    row: dict[str, Any] = {"name": user, "mechanism": _hash_of(mechanism)}
     if new is None:
-        request = altering.AlterUserScramCredentialsRequest(
-            deletions=(altering.request.ScramCredentialDeletion(name=user, mechanism=number),), upsertions=()
-        )
+        deletions = [row]
     else:
-        upsertion = altering.request.ScramCredentialUpsertion(
-            name=user,
-            mechanism=number,
-            iterations=i32(new.iterations),
-            salt=new.salt,
-            salted_password=new.salted_password,
-        )
-        request = altering.AlterUserScramCredentialsRequest(deletions=(), upsertions=(upsertion,))
-    (result,) = cluster.ask_reached(request).results
+        row |= {"iterations": new.iterations, "salt": new.salt, "salted_password": new.salted_password}
+        upsertions = [row]
+    asked = cluster.request(51, 0, deletions=deletions, upsertions=upsertions)
+    (result,) = cluster.ask(cluster.reached, asked, is_change=True).results
     check(result)
 
 
