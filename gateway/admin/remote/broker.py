@@ -67,7 +67,7 @@ def reason_of(error: Exception) -> str:
     """Return in a few words why a broker gave no answer."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    return (getattr(error, "strerror", None) or str(error)).lower()
+    return getattr(error, "strerror", None) or str(error)
 
 
 def ask_broker(address: BrokerAddress, request: Any, *, timeout_s: float = TIMEOUT_S) -> Any:

@@ -171,7 +171,7 @@ class Cluster:
         except MalformedRequest as error:
             raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
         except OSError as error:
-            raise self._gave_up(address) or Unreachable(
+            raise _gave_up(self._deadline, address) or Unreachable(
                 f"the broker at {address.shown} did not answer: {reason_of(error)}"
             ) from error
         self._deadline.answered()
@@ -200,16 +200,8 @@ class Cluster:
         except OSError as error:
             if address == self.reached:
                 raise
-            raise self._gave_up(address) or Unreachable(
-                f"{self.reached.shown} answers, but the address that it advertises to clients can't be "
-                f"reached: {reason_of(error)}; check advertised.listeners of the cluster"
-            ) from error
-
-    def _gave_up(self, address: BrokerAddress) -> Unreachable | None:
-        """Return the error of a command whose time is over; None while it has time left."""
-        if self._deadline.left_s(TIMEOUT_S):
-            return None
-        return Unreachable(f"gave up after {self.timeout_s:g} s: {address.shown} does not answer")
+            told = _gave_up(self._deadline, address) or _not_at(self.reached, reason_of(error).lower())
+            raise told from error
 
     def ask_reached(self, request: Any, *, timeout_s: float | None = None) -> Any:
         """Return the answer of the reached broker over a connection of its own. Raises ControlError."""
@@ -594,13 +586,28 @@ def _unanswered(
     address: BrokerAddress, error: Unanswered, trouble: str | None, deadline: Deadline
 ) -> ControlError:
     """Return the error for an address that accepts connections; `trouble` is what was wrong last."""
-    if not deadline.left_s(1.0):
-        return Unreachable(f"gave up after {deadline.limit_s:g} s: {address.shown} does not answer")
+    if (gave_up := _gave_up(deadline, address)) is not None:
+        return gave_up
     if trouble is not None:
         return Unreachable(f"gave up: {trouble}")
     return ControlError(
         f"{address.shown} accepts connections, but does not answer over the Kafka protocol: "
         f"{error}{_ADVICE[address.security is OPEN]}"
+    )
+
+
+def _gave_up(deadline: Deadline, address: BrokerAddress) -> Unreachable | None:
+    """Return the error of a command whose time is over; None while it has time left."""
+    if deadline.left_s(TIMEOUT_S):
+        return None
+    return Unreachable(f"gave up after {deadline.limit_s:g} s: {address.shown} does not answer")
+
+
+def _not_at(reached: BrokerAddress, reason: str) -> Unreachable:
+    """Return the error for a broker that is not where it says that clients find it."""
+    return Unreachable(
+        f"{reached.shown} answers, but the address that it advertises to clients can't be reached: "
+        f"{reason}; check advertised.listeners of the cluster"
     )
 
 
@@ -615,10 +622,7 @@ def _told(reached: BrokerAddress, error: Exception, trouble: str | None) -> Cont
     if isinstance(error, errors.KafkaTimeoutError | errors.RequestTimedOutError) and trouble is not None:
         return Unreachable(f"gave up: {trouble}")
     if isinstance(error, errors.KafkaConnectionError | errors.NodeNotReadyError):
-        return Unreachable(
-            f"{reached.shown} answers, but the address that it advertises to clients can't be reached: "
-            f"{sentence(error)}; check advertised.listeners of the cluster"
-        )
+        return _not_at(reached, sentence(error))
     if isinstance(error, errors.KafkaTimeoutError | errors.RequestTimedOutError):
         return Unreachable(sentence(error))
     return ControlError(sentence(error)) if isinstance(error, errors.KafkaError) else None
@@ -631,8 +635,7 @@ def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[Broker
         try:
             return ask(address)
         except OSError as error:
-            reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
-            reasons.append(f"{address.shown} ({reason})")
+            reasons.append(f"{address.shown} ({reason_of(error)})")
     raise Unreachable(
         f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
         "--bootstrap"
