@@ -187,7 +187,7 @@ class Cluster:
             answer = exchange(connection, request)
         except BaseException as error:
             connection.close()
-            if kept is None or not isinstance(error, ConnectionError):
+            if kept is None or not isinstance(error, OSError) or isinstance(error, TimeoutError):
                 raise
             # brokers close connections that are old or idle
             return self._answer(address, None, request, limit_s)
@@ -227,11 +227,11 @@ class Cluster:
 
     def ask_all(self, request: Any) -> list[Any]:
         """Return the answers of all brokers to one question. Raises as `ask`."""
-        return list(
-            self._settled(
-                self.brokers.values(), lambda left: self.ask_each(dict.fromkeys(left, request))
-            ).values()
-        )
+
+        def asked(_: object) -> dict[int, Any]:
+            return dict(enumerate(self.ask_each(dict.fromkeys(self.brokers.values(), request)).values()))
+
+        return list(self._settled([0], asked).values())
 
     def ask_controller(self, request: Any, rows: str) -> list[Any]:
         """Return the rows of the controller's answer to a change; any broker passes it on where nobody knows
@@ -340,24 +340,23 @@ class Cluster:
         left = list(names)
         end_s = time.monotonic() + self._deadline.left_s(self.timeout_s or patience_s)
         while left:
-            is_last = self.lacks_brokers or time.monotonic() >= end_s
             try:
                 rows = ask(left)
             except (Refused, Unreachable) as error:
                 passes = error.code in _PASSING if isinstance(error, Refused) else not is_change
-                if is_last or not passes:
+                if not passes or self.lacks_brokers or time.monotonic() >= end_s:
                     raise
                 reason = str(error)
             else:
                 found |= rows
                 refused = {name: getattr(row, "error_code", 0) for name, row in rows.items()}
                 left = [name for name, code in refused.items() if code in _PASSING]
-                if is_last or not left:
+                if not left or self.lacks_brokers or time.monotonic() >= end_s:
                     break
                 reason = f"{_CLUSTER} refuses: {refusal(refused[left[0]])}"
             self.watch.begins(_REFUSAL, _CLUSTER, reason)
             time.sleep(PAUSE_S)
-            self.__dict__.pop("brokers", None)
+            self.forget_brokers()
         self.watch.ends(_REFUSAL, _CLUSTER)
         return found
 
@@ -372,6 +371,10 @@ class Cluster:
             int(broker.node_id): self.reached.other(broker.host, int(broker.port))
             for broker in self._metadata(self.reached, ()).brokers
         }
+
+    def forget_brokers(self) -> None:
+        """Ask for the addresses again when they are needed: brokers come and go."""
+        self.__dict__.pop("brokers", None)
 
     def broker(self, node_id: int) -> BrokerAddress:
         """Return the address of a broker. Raises ControlError for one that is registered and does not run."""

@@ -126,7 +126,10 @@ class Connections:
         closed: the others know the same brokers.
         """
         lent = self._popped(security, Cluster)
-        if lent is None or time.monotonic() - lent.since < SURE_S or _answers(lent.part):
+        if lent is None:
+            return None
+        lent.part.forget_brokers()
+        if time.monotonic() - lent.since < SURE_S or _answers(lent.part):
             return lent
         lent.closing.close()
         self._drop(lambda known, idle: known == security and isinstance(idle.part, Cluster))

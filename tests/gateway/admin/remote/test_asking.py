@@ -237,6 +237,16 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
             cluster.offsets([("orders", 0)], LATEST)
 
 
+def test_a_leader_that_has_moved_is_found_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        for wrong in ({}, {1: cluster.reached.other("127.0.0.1", 1)}):
+            cluster.__dict__["brokers"] = wrong
+            assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 2}
+        cluster.__dict__["brokers"] = wrong
+        assert describing.listed(cluster).keys() == {"readers"}
+
+
 def test_a_partition_without_a_leader_is_named(broker: Broker) -> None:
     cluster = connected(parse_addresses(broker.bootstrap), timeout_s=1)
     with cluster as reached, pytest.raises(ControlError, match="orders-7 has no leader now"):
