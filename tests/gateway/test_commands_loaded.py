@@ -94,6 +94,7 @@ MOST_MODULES = {
     "acls list --bootstrap 127.0.0.1:1": 194,
     "acls list --bootstrap GATEWAY": 198,
     "topics list --bootstrap GATEWAY": 204,
+    "topics create new --bootstrap GATEWAY": 208,
     "topics describe orders --bootstrap GATEWAY": 213,
     "configs get topic orders --bootstrap GATEWAY": 208,
     "quotas list --bootstrap GATEWAY": 204,

@@ -589,7 +589,7 @@ def _unanswered(
     address: BrokerAddress, error: Unanswered, trouble: str | None, deadline: Deadline
 ) -> ControlError:
     """Return the error for an address that accepts connections; `trouble` is what was wrong last."""
-    if (gave_up := _gave_up(deadline, address)) is not None:
+    if error.is_late and (gave_up := _gave_up(deadline, address)) is not None:
         return gave_up
     if trouble is not None:
         return Unreachable(f"gave up: {trouble}")
