@@ -372,12 +372,15 @@ class Committed(NamedTuple):
 
 
 class FoundGroup(NamedTuple):
-    """A group by its type and state; `members` counts its members, None where the source does not."""
+    """A group by its type and state; `members` counts its members, None where the source does not. A cluster
+    tells its `protocol_type`.
+    """
 
     type: str
     state: str
     is_empty: bool
     members: int | None = None
+    protocol_type: str = ""
 
 
 class GroupProgress(NamedTuple):
@@ -436,29 +439,22 @@ def _owners(members: Iterable[GroupMember]) -> dict[TopicPartition, str]:
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 """The states of a group without members."""
 NO_OFFSET: Final = -1
-_LIST, _OFFSETS, _SHARE_OFFSETS = (16, 5), (9, 8), (90, 1, 1)
-"""The APIs ListGroups, OffsetFetch and DescribeShareGroupOffsets, and the versions of the requests."""
+_LIST, _OFFSETS, _SHARE_OFFSETS = (16, 5, 4), (9, 8), (90, 1, 1)
+"""The APIs ListGroups, OffsetFetch and DescribeShareGroupOffsets, the newest versions of
+their requests, and the oldest ones.
+"""
 
 
-def listed(cluster: Cluster) -> dict[str, dict[str, str]]:
-    """Return the answers of ListGroups about each group, by group id."""
-    answers = cluster.ask_all(cluster.request(*_LIST, states_filter=(), types_filter=()))
-    fields = "protocol_type", "group_state", "group_type"
-    return {
-        str(row.group_id): {name: getattr(row, name, "") for name in fields}
-        for answer in answers
-        for row in answer.groups
-    }
-
-
-def group_state(row: Mapping[str, Any]) -> str:
-    """Return the state of a group that ListGroups reports."""
-    return str(row.get("group_state") or "Unknown")
-
-
-def group_type(row: Mapping[str, Any]) -> str:
-    """Return the type of a group: classic, consumer, share or streams."""
-    return str(row.get("group_type") or CLASSIC).lower()
+def listed(cluster: Cluster) -> dict[str, FoundGroup]:
+    """Return the groups that any broker lists, by group id."""
+    found = {}
+    for answer in cluster.ask_all(cluster.request(*_LIST, states_filter=(), types_filter=())):
+        for row in answer.groups:
+            state, kind = str(row.group_state) or "Unknown", getattr(row, "group_type", "") or CLASSIC
+            found[str(row.group_id)] = FoundGroup(
+                str(kind).lower(), state, state in EMPTY_STATES, protocol_type=str(row.protocol_type)
+            )
+    return found
 
 
 def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[TopicPartition, Committed]]:
@@ -522,11 +518,7 @@ class ClusterGroups:
 
     async def find(self, groups: Iterable[str]) -> Mapping[str, FoundGroup]:
         known = listed(self._cluster)
-        found = {name: known[name] for name in groups if name in known}
-        return {
-            name: FoundGroup(group_type(row), group_state(row), group_state(row) in EMPTY_STATES)
-            for name, row in found.items()
-        }
+        return {name: known[name] for name in groups if name in known}
 
     async def progress(self, group: str, kind: str) -> GroupProgress:
         """Return the committed offsets, or the oldest records of a share group that are not done."""
@@ -553,17 +545,16 @@ class ClusterDescriptions(ClusterGroups):
 
     async def describe(self, group: str) -> GroupDescription:
         groups = listed(self._cluster)
-        row = groups.get(group)
-        if row is None:
+        found = groups.get(group)
+        if found is None:
             raise ControlError(f"there is no group {group}{nearest_hint(group, groups)}")
-        kind = group_type(row)
-        told = members_of(self._cluster, group, kind)
+        told = members_of(self._cluster, group, found.type)
         return GroupDescription(
             group,
-            group_state(row),
-            kind,
+            found.state,
+            found.type,
             told.group_epoch,
-            row["protocol_type"],
+            found.protocol_type,
             told.assignor,
             told.members,
             streams=told.streams,

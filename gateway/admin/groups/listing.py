@@ -6,21 +6,19 @@ gateway's on the control socket. Functions that answer raise ControlError.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
 from seqgate.gateway.admin.commands import Output, asks, option
 from seqgate.gateway.admin.groups.describing import (
     ClusterGroups,
+    FoundGroup,
     GroupProgress,
     LiveGroups,
     committed_offsets,
-    group_state,
-    group_type,
     lag_of,
     listed,
     share_lag,
@@ -31,7 +29,6 @@ from seqgate.gateway.admin.groups.members import (
     SHARE,
     STREAMS,
     describing,
-    members_of,
     protocol_text,
     ranges,
 )
@@ -194,24 +191,23 @@ class ClusterList(ClusterGroups):
         found = listed(self._cluster)
         wanted = {state.lower() for state in states}
         if wanted:
-            found = {name: row for name, row in found.items() if group_state(row).lower() in wanted}
+            found = {name: row for name, row in found.items() if row.state.lower() in wanted}
         members = self._member_counts(found)
         return [
-            GroupRow(name, group_state(row), group_type(row), row["protocol_type"], None, members.get(name))
+            GroupRow(name, row.state, row.type, row.protocol_type, None, members.get(name))
             for name, row in found.items()
         ]
 
-    def _member_counts(self, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    def _member_counts(self, groups: Mapping[str, FoundGroup]) -> dict[str, int]:
+        """Return the number of members of groups, without those that are deleted by now."""
         from seqgate.gateway.admin.remote.broker import GROUP  # noqa: PLC0415 - slow to import
 
-        counts = {}
-        for name, row in rows.items():
-            if (kind := group_type(row)) in {CONSUMER, STREAMS}:
-                with contextlib.suppress(ControlError):  # it may be deleted by now
-                    counts[name] = len(members_of(self._cluster, name, kind).members)
-        classic = [name for name, row in rows.items() if group_type(row) == CLASSIC]
-        found = self._cluster.ask_coordinators(GROUP, classic, partial(describing, self._cluster, CLASSIC))
-        return counts | {name: len(told.members) for name, told in found.items() if not told.error_code}
+        counts: dict[str, int] = {}
+        for kind in (CLASSIC, CONSUMER, STREAMS):
+            names = [name for name, row in groups.items() if row.type == kind]
+            found = self._cluster.ask_coordinators(GROUP, names, partial(describing, self._cluster, kind))
+            counts |= {name: len(told.members) for name, told in found.items() if not told.error_code}
+        return counts
 
     async def totals(self, rows: Sequence[GroupRow]) -> Mapping[str, tuple[int, int | None]]:
         """Return the number of partitions and the lag of all groups but share groups."""

@@ -20,8 +20,6 @@ from seqgate.gateway.admin.groups.describing import (
     GroupProgress,
     committed_offsets,
     committed_rows,
-    group_state,
-    group_type,
     listed,
     offsets,
     share_offsets,
@@ -169,9 +167,8 @@ figures: Final[Cache[Mapping[str, GroupFigures]]] = Cache(KEPT_S)
 def group_lines(cluster: Cluster) -> list[GroupLine]:
     """Return all groups, by their ids; a list that is a few seconds old counts."""
     return [
-        GroupLine(group, kind_of(group_type(row), protocol), group_state(row), protocol)
+        GroupLine(group, kind_of(row.type, row.protocol_type), row.state, row.protocol_type)
         for group, row in sorted(listed(cluster).items())
-        for protocol in [str(row.get("protocol_type") or "")]
     ]
 
 

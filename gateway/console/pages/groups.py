@@ -13,7 +13,6 @@ from seqgate.gateway.admin.groups.describing import (
     EMPTY_STATES,
     DescribeGroupRequest,
     committed_offsets,
-    group_state,
     listed,
 )
 from seqgate.gateway.admin.groups.listing import ClusterList
@@ -195,7 +194,7 @@ def reset_form(visit: Visit, problem: str | None = None) -> View:
     with visit.cluster() as cluster:
         row = listed(cluster).get(group)
         topics = sorted({topic for topic, _ in committed_offsets(cluster, [group]).get(group, {})})
-        state = None if row is None else group_state(row)
+        state = None if row is None else row.state
         if visit.text("target") and problem is None:
             try:
                 preview = RemoteClient(cluster).ask(_request(visit))
