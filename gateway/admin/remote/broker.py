@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from kio.schema.metadata.v9.response import MetadataResponse
 
 TIMEOUT_S: Final = 30.0
+WHOLE_TIMES: Final = 6
+"""An answer that comes in pieces may take so many times the time limit of a piece."""
 GROUP: Final = i8(0)
 TRANSACTION: Final = i8(1)
 """Key types of FindCoordinator."""

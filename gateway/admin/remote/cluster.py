@@ -28,6 +28,7 @@ from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.broker import (
     GROUP,
     TIMEOUT_S,
+    WHOLE_TIMES,
     BrokerAddress,
     Unanswered,
     ask_broker,
@@ -184,7 +185,7 @@ class Cluster:
         connection = kept or self._opened(address, limit_s)
         try:
             connection.settimeout(self._deadline.left_s(limit_s))
-            answer = exchange(connection, request)
+            answer = exchange(connection, request, WHOLE_TIMES * limit_s)
         except BaseException as error:
             connection.close()
             if kept is None or not isinstance(error, OSError) or isinstance(error, TimeoutError):

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
 
-from seqgate.gateway.admin.remote.broker import BrokerAddress, exchange, open_connection
+from seqgate.gateway.admin.remote.broker import WHOLE_TIMES, BrokerAddress, exchange, open_connection
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, check, first_that_answers
 from seqgate.gateway.admin.remote.operations import question_of, told_in
@@ -30,8 +30,6 @@ MOST_GATEWAYS: Final = 20
 AT_ONCE: Final = 8
 """Gateways that the sampler asks at the same time; a page asks all."""
 TIMEOUT_S: Final = 3.0
-WHOLE_TIMES: Final = 6
-"""An answer that comes in pieces may take so many times the time limit of a piece."""
 SILENT_S: Final = 10.0
 """Time for which a broker that gave no answer in time is not asked again."""
 

@@ -194,7 +194,7 @@ def test_a_lost_connection_is_opened_again_but_no_change_is_sent_twice(
         assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 2}
         sent = []
 
-        def lost(_: socket.socket, request: Any) -> None:
+        def lost(_: socket.socket, request: Any, _limit_s: float) -> None:
             sent.append(request)
             raise ConnectionResetError("the connection was closed")
 
@@ -210,8 +210,8 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
     said: list[str] = []
     codes = [ErrorCode.not_leader_or_follower, ErrorCode.not_leader_or_follower, ErrorCode.none]
 
-    def exchange(connection: socket.socket, request: Any) -> Any:
-        answer = asks(connection, request)
+    def exchange(connection: socket.socket, request: Any, limit_s: float) -> Any:
+        answer = asks(connection, request, limit_s)
         if request.__api_key__ != LIST_OFFSETS:
             return answer
         (topic,) = answer.topics
