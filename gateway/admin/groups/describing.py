@@ -440,9 +440,7 @@ EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 """The states of a group without members."""
 NO_OFFSET: Final = -1
 _LIST, _OFFSETS, _SHARE_OFFSETS = (16, 5, 4), (9, 8), (90, 1, 1)
-"""The APIs ListGroups, OffsetFetch and DescribeShareGroupOffsets, the newest versions of
-their requests, and the oldest ones.
-"""
+"""The APIs ListGroups, OffsetFetch and DescribeShareGroupOffsets, with the newest version and the oldest."""
 
 
 def listed(cluster: Cluster) -> dict[str, FoundGroup]:

@@ -246,11 +246,26 @@ class Cluster:
 
         return list(self._settled([0], asked, is_change=True).values())
 
-    def ask_coordinator(self, group: str, request: Any, *, is_change: bool = False) -> Any:
-        """Return what the coordinator answers about the one group of a request. Raises ControlError."""
-        found = self.ask_coordinators(GROUP, [group], lambda _: request, is_change=is_change)[group]
-        check(found, f"group {group}: ")
-        return found
+    def ask_coordinator(
+        self,
+        name: str,
+        request: Any,
+        key_type: i8 = GROUP,
+        *,
+        is_change: bool = False,
+        patience_s: float = PATIENCE_S,
+    ) -> Any:
+        """Return what the coordinator answers about the one group or transactional id of a request. Raises
+        ControlError.
+        """
+        answers = self.ask_coordinators(
+            key_type, [name], lambda _: request, is_change=is_change, patience_s=patience_s
+        )
+        what = f"group {name}" if key_type == GROUP else f"transactional id {name}"
+        if name not in answers:
+            raise Unreachable(f"{what}: its coordinator does not answer")
+        check(answers[name], f"{what}: ")
+        return answers[name]
 
     def ask_coordinators(
         self,

@@ -473,16 +473,13 @@ class ClusterEnding(ClusterTransactions):
         from datetime import timedelta  # noqa: PLC0415 - slow to import
 
         from seqgate.gateway.admin.remote.broker import TRANSACTION  # noqa: PLC0415
-        from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
         # The limit of the timeout may be lower now than when the producer began.
         limit = timedelta(milliseconds=min(before.timeout_ms, _FENCING_TIMEOUT_MS))
         asked = self._cluster.request(22, 4, transactional_id=transactional_id, transaction_timeout=limit)
-        answers = self._cluster.ask_coordinators(
-            TRANSACTION, [transactional_id], lambda _: asked, is_change=True, patience_s=FENCED_S
+        after = self._cluster.ask_coordinator(
+            transactional_id, asked, TRANSACTION, is_change=True, patience_s=FENCED_S
         )
-        after = answers[transactional_id]
-        check(after, f"transactional id {transactional_id}: ")
         return FencedBy(after.producer_id, after.producer_epoch)
 
     async def open_producers(self, request: FindHangingRequest) -> AsyncIterator[list[OpenProducer]]:
