@@ -34,7 +34,7 @@ from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, conn
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.remote.waiting import Watch
 from seqgate.gateway.admin.request import ControlError, Unreachable
-from seqgate.gateway.admin.topics import describe_topics, find_topics
+from seqgate.gateway.admin.topics import WOULD_BE_CREATED, create_topics, describe_topics, find_topics
 from seqgate.gateway.admin.transactions import list_and_describe as transactions
 from seqgate.gateway.admin.transactions.hanging import AbortHangingRequest, ClusterEnding, FindHangingRequest
 from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest, TransactionRow
@@ -43,7 +43,7 @@ from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic
 
 NO_TIME = i32Timedelta.parse(timedelta())
-LIST_OFFSETS = 2
+LIST_OFFSETS, CREATE_TOPICS = 2, 19
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +235,24 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
         cluster.timeout_s = 0.01
         with pytest.raises(ControlError, match=r"orders-0: .* \(NOT_LEADER_OR_FOLLOWER\)"):
             cluster.offsets([("orders", 0)], LATEST)
+
+
+def test_a_change_is_sent_to_the_next_controller(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = [ErrorCode.not_controller, ErrorCode.none]
+
+    def exchange(connection: socket.socket, request: Any, limit_s: float) -> Any:
+        answer = asks(connection, request, limit_s)
+        if request.__api_key__ != CREATE_TOPICS:
+            return answer
+        (row,) = answer.topics
+        return dataclasses.replace(answer, topics=(dataclasses.replace(row, error_code=codes.pop(0)),))
+
+    asks = cluster_module.exchange
+    monkeypatch.setattr(cluster_module, "exchange", exchange)
+    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        (created,) = create_topics(cluster, ["fresh"], validate_only=True)
+        assert (created.outcome, created.partitions, codes) == (WOULD_BE_CREATED, 1, [])
 
 
 def test_a_leader_that_has_moved_is_found_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
