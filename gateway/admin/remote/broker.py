@@ -8,7 +8,7 @@ import math
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -284,6 +284,46 @@ def exchange(connection: socket.socket, request: Any, limit_s: float | None = No
     except Exception as error:  # noqa: BLE001 - kio raises errors of several kinds on wrong bytes
         raise MalformedRequest(str(error) or type(error).__name__) from None
     return response
+
+
+class KeptConnections:
+    """A connection to each broker that was asked, for the next question to it; `connect` opens one."""
+
+    def __init__(self, connect: Callable[[BrokerAddress], socket.socket]) -> None:
+        self._connect = connect
+        self._open: dict[BrokerAddress, socket.socket] = {}
+
+    def keep(self, address: BrokerAddress, connection: socket.socket) -> None:
+        """Keep a connection that is open already."""
+        self._open[address] = connection
+
+    def ask(self, address: BrokerAddress, request: Any, timeout_s: float, *, is_new: bool = False) -> Any:
+        """Return the answer of a broker. A connection that was lost is opened again, with `is_new` any is.
+        Raises OSError, and ControlError for an answer that is not understood.
+        """
+        kept = self._open.pop(address, None)
+        if kept is not None and is_new:
+            kept.close()
+            kept = None
+        connection = kept or self._connect(address)
+        try:
+            connection.settimeout(timeout_s)
+            answer = exchange(connection, request, WHOLE_TIMES * timeout_s)
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, MalformedRequest):
+                raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
+            if kept is None or not isinstance(error, OSError) or isinstance(error, TimeoutError):
+                raise
+            # brokers close connections that are old or idle
+            return self.ask(address, request, timeout_s)
+        self._open[address] = connection
+        return answer
+
+    def close(self, but: Collection[BrokerAddress] = ()) -> None:
+        """Close the connections to all brokers, or to all but some."""
+        for address in self._open.keys() - set(but):
+            self._open.pop(address).close()
 
 
 def _read(connection: socket.socket, size: int, deadline_s: float) -> bytes:

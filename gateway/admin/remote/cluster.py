@@ -28,11 +28,10 @@ from seqgate.gateway.admin.remote.addresses import shown_address
 from seqgate.gateway.admin.remote.broker import (
     GROUP,
     TIMEOUT_S,
-    WHOLE_TIMES,
     BrokerAddress,
+    KeptConnections,
     Unanswered,
     ask_broker,
-    exchange,
     finding,
     greet,
     open_connection,
@@ -42,7 +41,6 @@ from seqgate.gateway.admin.remote.client_security import OPEN, ClientSecurity
 from seqgate.gateway.admin.remote.waiting import Deadline, Watch
 from seqgate.gateway.admin.request import ControlError, Unreachable, nearest_hint
 from seqgate.gateway.coordinator.places import TopicPartition
-from seqgate.gateway.protocol.frames import MalformedRequest
 from seqgate.gateway.protocol.kafka_4_4 import LaterErrorCode, api_name
 from seqgate.gateway.protocol.messages import build_request
 
@@ -128,12 +126,13 @@ class Cluster:
         self.addresses = addresses
         self.reached = reached
         self._versions = versions or {}
-        self._connections = {} if connection is None else {reached: connection}
+        self._connections = KeptConnections(self._opened)
+        if connection is not None:
+            self._connections.keep(reached, connection)
 
     def close(self) -> None:
         """Close all connections."""
-        while self._connections:
-            self._connections.popitem()[1].close()
+        self._connections.close()
 
     def serves(self, api_key: int, version: int) -> bool:
         """Return whether the brokers know a version of an API, or a later one."""
@@ -161,16 +160,10 @@ class Cluster:
         that is an error.
         """
         self._check_served(request.__api_key__, request.__version__)
-        kept = self._connections.pop(address, None)
-        if kept is not None and is_change:
-            kept.close()
-            kept = None
-        limit_s = TIMEOUT_S if is_change else self._read_timeout_s or TIMEOUT_S
+        left_s = self._deadline.left_s(TIMEOUT_S if is_change else self._read_timeout_s or TIMEOUT_S)
         try:
             with self.watch.asking(address.shown):
-                answer = self._answer(address, kept, request, limit_s)
-        except MalformedRequest as error:
-            raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
+                answer = self._connections.ask(address, request, left_s, is_new=is_change)
         except OSError as error:
             raise _gave_up(self._deadline, address) or Unreachable(
                 f"the broker at {address.shown} did not answer: {reason_of(error)}"
@@ -179,25 +172,10 @@ class Cluster:
         check(answer)
         return answer
 
-    def _answer(
-        self, address: BrokerAddress, kept: socket.socket | None, request: Any, limit_s: float
-    ) -> Any:
-        connection = kept or self._opened(address, limit_s)
+    def _opened(self, address: BrokerAddress) -> socket.socket:
+        limit_s = min(BOOTSTRAP_TIMEOUT_S, self._read_timeout_s or BOOTSTRAP_TIMEOUT_S)
         try:
-            connection.settimeout(self._deadline.left_s(limit_s))
-            answer = exchange(connection, request, WHOLE_TIMES * limit_s)
-        except BaseException as error:
-            connection.close()
-            if kept is None or not isinstance(error, OSError) or isinstance(error, TimeoutError):
-                raise
-            # brokers close connections that are old or idle
-            return self._answer(address, None, request, limit_s)
-        self._connections[address] = connection
-        return answer
-
-    def _opened(self, address: BrokerAddress, limit_s: float) -> socket.socket:
-        try:
-            return open_connection(address, self._deadline.left_s(min(BOOTSTRAP_TIMEOUT_S, limit_s)))
+            return open_connection(address, self._deadline.left_s(limit_s))
         except OSError as error:
             if address == self.reached:
                 raise

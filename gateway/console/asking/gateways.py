@@ -8,7 +8,6 @@ for one; then they are not asked again for some seconds.
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,12 +17,11 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from kio.schema.api_versions.v3.request import ApiVersionsRequest
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
 
-from seqgate.gateway.admin.remote.broker import WHOLE_TIMES, BrokerAddress, exchange, open_connection
+from seqgate.gateway.admin.remote.broker import BrokerAddress, KeptConnections, open_connection
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import Cluster, check, first_that_answers
 from seqgate.gateway.admin.remote.operations import question_of, told_in
 from seqgate.gateway.admin.request import ControlError, Elsewhere, Request, Unreachable
-from seqgate.gateway.protocol.frames import MalformedRequest
 
 MOST_GATEWAYS: Final = 20
 """Gateways that are asked; the answers lack further ones, and say so."""
@@ -116,7 +114,7 @@ class GatewayAsker:
         self._timeout_s = timeout_s
         self._memory = memory or BrokerMemory()
         self._asks_silent = asks_silent
-        self._open: dict[BrokerAddress, socket.socket] = {}
+        self._connections = KeptConnections(lambda address: open_connection(address, timeout_s))
         self._known = {
             name: BrokerAddress(*place, security) for name, place in self._memory.addresses.items()
         }
@@ -184,7 +182,7 @@ class GatewayAsker:
             wait(asked.values())
         self._known = brokers
         self._memory.addresses = {name: (each.host, each.port) for name, each in brokers.items()}
-        self._hang_up_but(brokers.values())
+        self._connections.close(brokers.values())
         return first, described, {address: _outcome(future) for address, future in asked.items()}
 
     def _first(
@@ -226,9 +224,8 @@ class GatewayAsker:
 
     def _asked(self, address: BrokerAddress, question: Any) -> Any:
         """Return a broker's answer to the question. Raises OSError, ControlError."""
-        kept = self._open.pop(address, None)
         try:
-            answer = self._answer(address, kept, question)
+            answer = self._connections.ask(address, question, self._timeout_s)
         except TimeoutError:
             if not self._asks_silent:
                 self._memory.note_silence(address)
@@ -236,32 +233,8 @@ class GatewayAsker:
         self._memory.note_answer(address)
         return answer
 
-    def _answer(self, address: BrokerAddress, kept: socket.socket | None, question: Any) -> Any:
-        if kept is not None:
-            try:
-                return self._exchanged(address, kept, question)
-            except ConnectionError:
-                pass  # brokers close connections that are old or idle
-        return self._exchanged(address, open_connection(address, self._timeout_s), question)
-
-    def _exchanged(self, address: BrokerAddress, connection: socket.socket, question: Any) -> Any:
-        try:
-            answer = exchange(connection, question, WHOLE_TIMES * self._timeout_s)
-        except MalformedRequest as error:
-            connection.close()
-            raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
-        except BaseException:
-            connection.close()
-            raise
-        self._open[address] = connection
-        return answer
-
-    def _hang_up_but(self, addresses: Iterable[BrokerAddress]) -> None:
-        for address in self._open.keys() - set(addresses):
-            self._open.pop(address).close()
-
     def close(self) -> None:
-        self._hang_up_but(())
+        self._connections.close()
 
 
 def first_of(asked: Mapping[BrokerAddress, Future[R]]) -> tuple[BrokerAddress, R]:

@@ -312,7 +312,7 @@ def test_while_the_cluster_is_away_each_gateway_that_was_seen_has_a_row() -> Non
             broker.shutdown()
             broker.server_close()
         for _ in range(2):
-            asker._asker._open.popitem()[1].close()
+            asker._asker._connections._open.popitem()[1].close()
         answers, _ = asker.ask()
         assert [(each.name, each.trouble) for each in answers.rows] == [
             ("1", "the cluster does not answer"),
@@ -391,6 +391,8 @@ class Dripping:
 
     def __init__(self) -> None:
         self.pieces = iter([struct.pack(">i", 1 << 20)])
+
+    def settimeout(self, _: float) -> None: ...
 
     def sendall(self, _: bytes) -> None: ...
 

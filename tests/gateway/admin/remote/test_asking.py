@@ -189,16 +189,16 @@ def test_a_lost_connection_is_opened_again_but_no_change_is_sent_twice(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connected(parse_addresses(broker.bootstrap)) as cluster:
-        for connection in cluster._connections.values():
+        for connection in cluster._connections._open.values():
             connection.shutdown(socket.SHUT_RDWR)
         assert cluster.offsets([("orders", 0)], LATEST) == {("orders", 0): 2}
         sent = []
 
-        def lost(_: socket.socket, request: Any, _limit_s: float) -> None:
+        def lost(_: socket.socket, request: Any, *_limit_s: float) -> None:
             sent.append(request)
             raise ConnectionResetError("the connection was closed")
 
-        monkeypatch.setattr(cluster_module, "exchange", lost)
+        monkeypatch.setattr(broker_module, "exchange", lost)
         with pytest.raises(Unreachable, match="did not answer: the connection was closed"):
             cluster.ask(cluster.reached, cluster.request(16, 5), is_change=True)
         assert len(sent) == 1
@@ -210,8 +210,8 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
     said: list[str] = []
     codes = [ErrorCode.not_leader_or_follower, ErrorCode.not_leader_or_follower, ErrorCode.none]
 
-    def exchange(connection: socket.socket, request: Any, limit_s: float) -> Any:
-        answer = asks(connection, request, limit_s)
+    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
+        answer = asks(connection, request, *limit_s)
         if request.__api_key__ != LIST_OFFSETS:
             return answer
         (topic,) = answer.topics
@@ -219,8 +219,8 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
         row = dataclasses.replace(row, error_code=codes.pop(0))
         return dataclasses.replace(answer, topics=(dataclasses.replace(topic, partitions=(row,)),))
 
-    asks = cluster_module.exchange
-    monkeypatch.setattr(cluster_module, "exchange", exchange)
+    asks = broker_module.exchange
+    monkeypatch.setattr(broker_module, "exchange", exchange)
     monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
     now_s = iter(range(0, 1000, 2))
     watch = Watch(said.append, lambda: next(now_s))
@@ -240,15 +240,15 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
 def test_a_change_is_sent_to_the_next_controller(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = [ErrorCode.not_controller, ErrorCode.none]
 
-    def exchange(connection: socket.socket, request: Any, limit_s: float) -> Any:
-        answer = asks(connection, request, limit_s)
+    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
+        answer = asks(connection, request, *limit_s)
         if request.__api_key__ != CREATE_TOPICS:
             return answer
         (row,) = answer.topics
         return dataclasses.replace(answer, topics=(dataclasses.replace(row, error_code=codes.pop(0)),))
 
-    asks = cluster_module.exchange
-    monkeypatch.setattr(cluster_module, "exchange", exchange)
+    asks = broker_module.exchange
+    monkeypatch.setattr(broker_module, "exchange", exchange)
     monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         (created,) = create_topics(cluster, ["fresh"], validate_only=True)
