@@ -440,6 +440,7 @@ and the command exits with 1. With `--json` it never asks, and only reports with
 While a command waits, it says on the standard error what is wrong, once: `lost 127.0.0.1:9092 (connection refused); still trying`, a gateway that refuses
 with its reason, one that does not answer; and `127.0.0.1:9092 works again`. One that asks over the control socket says after two
 seconds that the gateway, with its process id, has not answered yet. `--timeout SECONDS` says when it gives up, and its last sentence has the last error.
+What a broker refuses because a leader or a coordinator moves is asked again, without `--timeout` for five seconds.
 `produce` on a terminal ends with Ctrl-D; Ctrl-C ends it, too, and it says what is stored.
 
 ## Completion
