@@ -102,7 +102,7 @@ MOST_MODULES = {
     "cluster gateways --bootstrap GATEWAY": 213,
     "status --bootstrap GATEWAY": 227,
     "groups list --bootstrap GATEWAY": 235,
-    "groups describe readers --bootstrap GATEWAY": 235,
+    "groups describe readers --bootstrap GATEWAY": 236,
     "transactions list --bootstrap GATEWAY": 226,
     "transactions find-hanging --bootstrap GATEWAY": 231,
     "producers --bootstrap GATEWAY": 209,

@@ -51,7 +51,7 @@ def test_a_group_that_bob_may_not_describe_hides_no_other(as_bob: ConsoleClient)
     ("path", "fields", "error", "request_name"),
     [
         ("/groups/reset", {"group": "desk", "target": "latest"}, "AUTHORIZATION_FAILED", "OffsetCommit"),
-        ("/groups/delete", {"group": "desk", "typed": "desk"}, "not deleted", "DeleteGroups"),
+        ("/groups/delete", {"group": "desk", "typed": "desk"}, "AUTHORIZATION_FAILED", "DeleteGroups"),
         (
             "/cluster/settings",
             {"node": "1", "name": "log.retention.ms", "value": "1000"},
