@@ -18,7 +18,8 @@ not acknowledged yet, so that it is stored twice (`rd_kafka_idemp_drain_epoch_bu
 
 Only a refused batch that its producer sends again is remembered: `refuse` is called for it, `give_up` for a
 batch that the producer gives up, and `forget` for a stored one. Whoever connects anew sends its batches in
-order again. So what is remembered belongs to one connection, and ends with it.
+order again. So what is remembered belongs to one connection, and to the batches that came over it and still
+wait when it closes.
 
 A producer may give up a batch after retries, without telling the gateway. So `pass_over` counts the later
 batches that were refused; after LATER_BATCHES of them nothing else was in flight, and the batch is forgotten.
@@ -93,20 +94,19 @@ class RefusedBatches:
     partition is named by any hashable value, the same one in all calls.
     """
 
-    __slots__ = ("_is_closed", "_limit", "_refused")
+    __slots__ = ("_limit", "_refused")
 
     def __init__(self, limit: RefusalLimit) -> None:
         """Begin without refused batches; they count towards `limit`."""
         self._limit = limit
         self._refused: OrderedDict[tuple[Hashable, int], _Refused] = OrderedDict()
-        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._refused)
 
     def refuse(self, partition: Hashable, batch: ProducerBatch) -> None:
         """Remember a refused batch, unless an earlier one of its epoch, or a newer epoch's, is remembered."""
-        if batch.producer_id < 0 or batch.base_sequence < 0 or self._is_closed:
+        if batch.producer_id < 0 or batch.base_sequence < 0:
             return
         known = self._refused.get((partition, batch.producer_id))
         is_newer_known = known is not None and batch.producer_epoch < known.producer_epoch
@@ -116,8 +116,7 @@ class RefusedBatches:
 
     def refuse_unreadable(self, partition: Hashable) -> None:
         """Remember a refused batch of an unknown producer, until a batch of the partition is stored."""
-        if not self._is_closed:
-            self._remember((partition, _ANY_PRODUCER), _Refused(_ANY_PRODUCER, _ANY_PRODUCER))
+        self._remember((partition, _ANY_PRODUCER), _Refused(_ANY_PRODUCER, _ANY_PRODUCER))
 
     def has_unreadable(self, partition: Hashable) -> bool:
         """Return whether a batch of the partition was refused whose producer is not known."""
@@ -170,10 +169,12 @@ class RefusedBatches:
             self._drop(key)
 
     def close(self) -> None:
-        """Forget everything, for good: the connection is closed."""
+        """Count towards the limit no more: the connection is closed. Nothing is forgotten, because batches
+        that came over it before may still wait, for a thread or for room.
+        """
         self._limit.remembered -= len(self._refused)
-        self._refused.clear()
-        self._is_closed = True
+        self._limit = RefusalLimit(self._limit.max_remembered)
+        self._limit.remembered = len(self._refused)
 
     def _drop(self, key: tuple[Hashable, int]) -> None:
         del self._refused[key]

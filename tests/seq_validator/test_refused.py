@@ -162,10 +162,17 @@ def test_a_batch_without_a_producer_or_a_sequence_is_not_remembered(partition: P
     assert not partition.refused
 
 
-def test_a_closed_connection_remembers_nothing(partition: Partition) -> None:
+def test_what_came_before_its_connection_closed_still_waits_for_a_refused_batch(partition: Partition) -> None:
+    """The client sends the refused batch again over its next connection, and must not find a later one."""
     partition.refused.refuse(PLACE, A)
     partition.refused.close()
+    assert partition.limit.remembered == 0, "it takes nothing from the connections that are open"
+    assert partition.refuses(B)
+    partition.refused = RefusedBatches(partition.limit)
+    partition.refused.close()
     partition.refused.refuse(PLACE, A)
+    assert partition.refuses(B), "a batch may also be refused after that"
+    assert [partition.send(batch) for batch in (A, B)] == [ACCEPTED, ACCEPTED]
     assert (len(partition.refused), partition.limit.remembered) == (0, 0)
 
 
@@ -199,9 +206,6 @@ def test_behind_a_batch_that_can_not_be_read_every_later_one_comes_twice(partiti
     assert partition.send(Candidate(30, producer_id=9)) is ACCEPTED, "it has nothing before it"
     partition.refused.refuse_unreadable(("orders", 1))
     assert partition.send(Candidate(30, producer_id=10)) is ACCEPTED, "another partition"
-    partition.refused.close()
-    partition.refused.refuse_unreadable(PLACE)
-    assert (len(partition.refused), partition.limit.remembered) == (0, 0)
 
 
 class TestANewLeader:
