@@ -56,6 +56,12 @@ def response_module(api_key: int, version: int) -> ModuleType:
 
 
 @cache
+def row_type(api_key: int, version: int, name: str) -> Any:
+    """Return the class of this name, a part of the responses of this API and version."""
+    return getattr(response_module(api_key, version), name)
+
+
+@cache
 def request_module(api_key: int, version: int) -> ModuleType:
     """Return the module of this API and version: the request class and its nested classes."""
     return payload_module(api_key, version, EntityType.request)

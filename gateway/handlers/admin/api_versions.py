@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -28,7 +28,7 @@ from seqgate.gateway.handlers.answering.api import (
     RequestContext,
     ResponseBytes,
 )
-from seqgate.gateway.protocol.messages import encode_response
+from seqgate.gateway.protocol.messages import encode_response, row_type
 from seqgate.gateway.runtime.services import TopicServices
 
 API_KEY = 18
@@ -68,6 +68,15 @@ def _row(api: Api[Any]) -> _Row:
 
 
 def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[TopicServices]:
+    @cache
+    def rows(version: int, *, is_alone: bool) -> Sequence[Any]:
+        # every connection begins with this request
+        row = row_type(API_KEY, version, "ApiVersion")
+        return tuple(
+            row(api_key=key, min_version=lowest, max_version=highest)
+            for key, lowest, highest in (alone if is_alone else among_others)
+        )
+
     def begin(context: RequestContext[TopicServices], request: Any) -> ResponseBytes:
         error = ErrorCode.none if _is_valid(context.api_version, request) else ErrorCode.invalid_request
         context.peer.is_nameless = context.api_version < FIRST_WITH_SOFTWARE
@@ -78,14 +87,10 @@ def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[To
             )
             if not _is_meant(context, request):
                 error = ErrorCode.rebootstrap_required
-        served = alone if context.node.brokers.is_alone else among_others
-        rows = [
-            {"api_key": key, "min_version": lowest, "max_version": highest}
-            for key, lowest, highest in served
-            if error is ErrorCode.none
-        ]
-        features = _features(context) if error is ErrorCode.none else {}
-        response = context.answer(error_code=error, api_keys=rows, **features)
+        is_fine = error is ErrorCode.none
+        served = rows(context.api_version, is_alone=context.node.brokers.is_alone) if is_fine else ()
+        features = _features(context) if is_fine else {}
+        response = context.answer(error_code=error, api_keys=served, **features)
         return encode_response(API_KEY, context.correlation_id, response)
 
     return begin

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from seqgate.gateway.protocol.kafka_4_4 import api_name
-from seqgate.gateway.protocol.messages import build, response_module, response_type
+from seqgate.gateway.protocol.messages import build, response_type, row_type
 from seqgate.gateway.protocol.schema import Read
 from seqgate.gateway.runtime.client_quotas import Charge
 from seqgate.gateway.runtime.loop.audit import DeniedRight, Requester
@@ -231,7 +231,7 @@ class RequestContext(Generic[R]):
 
     def row(self, name: str, /, **fields: Any) -> Any:
         """Return kio's structure of this name, a part of the answer, with the fields that the version has."""
-        return build(getattr(response_module(self.api_key, self.api_version), name), **fields)
+        return build(row_type(self.api_key, self.api_version, name), **fields)
 
     def answer(self, **fields: Any) -> Any:
         """Return kio's response of the request's API and version with the fields that the version has."""
