@@ -262,7 +262,7 @@ def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow] | None:
         return described(cluster, resource.kind, [resource.name]).get(resource.name)
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415 - slow to import
 
-    (found,) = cluster.ask(cluster.any_broker, describing(cluster, "broker", [_ALL])).results
+    (found,) = cluster.ask_any(describing(cluster, "broker", [_ALL])).results
     check(found)
     return _rows(found.configs)
 
@@ -288,8 +288,8 @@ def described(
     """Return the configurations of topics or groups, or of one broker, by name, each sorted by name: all, or
     those of `keys`. Leave out those that the cluster does not describe to this user.
     """
-    place = cluster.broker(int(names[0])) if kind == "broker" else cluster.any_broker
-    answer = cluster.ask(place, describing(cluster, kind, names, keys))
+    asked = describing(cluster, kind, names, keys)
+    answer = cluster.ask(cluster.broker(int(names[0])), asked) if kind == "broker" else cluster.ask_any(asked)
     return {str(each.resource_name): _rows(each.configs) for each in answer.results if not each.error_code}
 
 

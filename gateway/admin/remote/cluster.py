@@ -72,6 +72,14 @@ _PASSING: Final = frozenset(
     }
 )
 """The errors of a broker that is about to know the answer, or after which another one has it."""
+_PASSING_FOR_QUESTIONS: Final = _PASSING | {
+    ErrorCode.offset_not_available,
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.unknown_leader_epoch,
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.kafka_storage_error,
+}
+"""Those after which a question is repeated, but no change."""
 
 _ADVICE: Final = {
     True: "; if its listener needs TLS or a login, name a file with client properties by --command-config",
@@ -127,6 +135,8 @@ class Cluster:
         self.reached = reached
         self._versions = versions or {}
         self._connections = KeptConnections(self._opened)
+        self._silent: set[BrokerAddress] = set()
+        """The brokers that did not answer what any of them could."""
         if connection is not None:
             self._connections.keep(reached, connection)
 
@@ -159,8 +169,24 @@ class Cluster:
         connection that was lost is opened again. Raises Unreachable without an answer, and Refused for one
         that is an error.
         """
+        limit_s = TIMEOUT_S if is_change else self._read_timeout_s or TIMEOUT_S
+        return self._ask(address, request, limit_s, is_change=is_change)
+
+    def ask_any(self, request: Any) -> Any:
+        """Return the answer of a broker to what all know: the reached one if it advertises its address, or
+        else the first other one that answers, as for clients. Raises as `ask`.
+        """
+        *others, last = self._any_brokers()
+        for address in others:
+            try:
+                return self._ask(address, request, self._read_timeout_s or CONNECT_TIMEOUT_S)
+            except Unreachable:
+                self._silent.add(address)
+        return self.ask(last, request)
+
+    def _ask(self, address: BrokerAddress, request: Any, limit_s: float, *, is_change: bool = False) -> Any:
         self._check_served(request.__api_key__, request.__version__)
-        left_s = self._deadline.left_s(TIMEOUT_S if is_change else self._read_timeout_s or TIMEOUT_S)
+        left_s = self._deadline.left_s(limit_s)
         try:
             with self.watch.asking(address.shown):
                 answer = self._connections.ask(address, request, left_s, is_new=is_change)
@@ -218,7 +244,7 @@ class Cluster:
         """
 
         def asked(_: object) -> dict[int, Any]:
-            controller = int(self._metadata(self.any_broker, ()).controller_id)
+            controller = int(self.ask_any(self._metadata_request(())).controller_id)
             address = self.brokers.get(controller, self.any_broker)
             return dict(enumerate(getattr(self.ask(address, request, is_change=True), rows)))
 
@@ -276,10 +302,10 @@ class Cluster:
     def _coordinators(self, key_type: i8, names: Sequence[str]) -> dict[str, Any]:
         """Return what FindCoordinator answers about each name; before Kafka 3.0 it takes one at a time."""
         if self.serves(10, 4):
-            found = self.ask(self.any_broker, finding(key_type, names))
+            found = self.ask_any(finding(key_type, names))
             return {str(row.key): row for row in found.coordinators}
         questions = {name: self.request(10, 3, key_type=key_type, key=name) for name in names}
-        return {name: self.ask(self.any_broker, question) for name, question in questions.items()}
+        return {name: self.ask_any(question) for name, question in questions.items()}
 
     def ask_leaders(
         self,
@@ -287,6 +313,7 @@ class Cluster:
         question: Callable[[Mapping[str, Sequence[int]]], Any],
         *,
         is_change: bool = False,
+        patience_s: float = PATIENCE_S,
     ) -> dict[TopicPartition, Any]:
         """Return the answer about each partition; each leader gets the question about those that it leads, by
         topic. Raises Refused for an answer that is an error, except where `lacks_brokers`.
@@ -310,7 +337,7 @@ class Cluster:
                 for row in topic.partitions
             }
 
-        found = self._settled(places, asked, is_change=is_change)
+        found = self._settled(places, asked, is_change=is_change, patience_s=patience_s)
         if self.lacks_brokers:
             return {place: row for place, row in found.items() if not row.error_code}
         for (topic, partition), row in found.items():
@@ -332,19 +359,22 @@ class Cluster:
         """
         found: dict[K, Any] = {}
         left = list(names)
-        end_s = time.monotonic() + self._deadline.left_s(self.timeout_s or patience_s)
+        passing = _PASSING if is_change else _PASSING_FOR_QUESTIONS
+        end_s = time.monotonic() + self._deadline.left_s(patience_s and (self.timeout_s or patience_s))
         while left:
             try:
                 rows = ask(left)
             except (Refused, Unreachable) as error:
-                passes = error.code in _PASSING if isinstance(error, Refused) else not is_change
+                # a page does not wait for a broker that is not there
+                is_asked_again = not is_change and self._read_timeout_s is None
+                passes = error.code in passing if isinstance(error, Refused) else is_asked_again
                 if not passes or self.lacks_brokers or time.monotonic() >= end_s:
                     raise
                 reason = str(error)
             else:
-                found |= rows
-                refused = {name: getattr(row, "error_code", 0) for name, row in rows.items()}
-                left = [name for name, code in refused.items() if code in _PASSING]
+                found |= {name: row for name, row in rows.items() if name in left or name not in found}
+                refused = {name: getattr(row, "error_code", 0) for name, row in found.items()}
+                left = [name for name, code in refused.items() if code in passing]
                 if not left or self.lacks_brokers or time.monotonic() >= end_s:
                     break
                 reason = f"{_CLUSTER} refuses: {refusal(refused[left[0]])}"
@@ -356,19 +386,21 @@ class Cluster:
 
     def all_topics(self) -> list[Any]:
         """Return the metadata of all topics, by name."""
-        return sorted(self._metadata(self.any_broker, None).topics, key=lambda topic: str(topic.name))
+        found = self.ask_any(self._metadata_request(None))
+        return sorted(found.topics, key=lambda topic: str(topic.name))
 
     @cached_property
     def brokers(self) -> Mapping[int, BrokerAddress]:
         """The addresses that brokers advertise, by node id."""
         return {
             int(broker.node_id): self.reached.other(broker.host, int(broker.port))
-            for broker in self._metadata(self.reached, ()).brokers
+            for broker in self.ask(self.reached, self._metadata_request(())).brokers
         }
 
     def forget_brokers(self) -> None:
         """Ask for the addresses again when they are needed: brokers come and go."""
         self.__dict__.pop("brokers", None)
+        self._silent.clear()
 
     def broker(self, node_id: int) -> BrokerAddress:
         """Return the address of a broker. Raises ControlError for one that is registered and does not run."""
@@ -379,13 +411,17 @@ class Cluster:
     @property
     def any_broker(self) -> BrokerAddress:
         """The reached broker if it advertises its address, or else another, as clients ask."""
-        known = self.brokers.values()
-        return self.reached if self.reached in known else next(iter(known), self.reached)
+        return self._any_brokers()[0]
 
-    def _metadata(self, address: BrokerAddress, names: Sequence[str] | None) -> Any:
-        """Return the brokers and the named topics, all topics with None."""
+    def _any_brokers(self) -> list[BrokerAddress]:
+        """Return the brokers in the order in which they are asked what all know."""
+        known = sorted(self.brokers.values(), key=lambda each: (each in self._silent, each != self.reached))
+        return known or [self.reached]
+
+    def _metadata_request(self, names: Sequence[str] | None) -> Any:
+        """Return the question for the brokers and the named topics, all topics with None."""
         topics = None if names is None else [{"topic_id": None, "name": name} for name in names]
-        asked = self.request(
+        return self.request(
             3,
             12,
             10,
@@ -394,14 +430,13 @@ class Cluster:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        return self.ask(address, asked)
 
     def await_leaders(self, names: Sequence[str]) -> None:
         """Wait until each partition of new topics has a leader. Raises Unreachable if that takes too long."""
         end_s = time.monotonic() + TOPICS_TIMEOUT_S
         while time.monotonic() < end_s:
             with suppress(ControlError):
-                topics = self._metadata(self.any_broker, names).topics
+                topics = self.ask_any(self._metadata_request(names)).topics
                 if all(topic.partitions and all(map(is_led, topic.partitions)) for topic in topics):
                     return
             time.sleep(PAUSE_S)
@@ -428,7 +463,12 @@ class Cluster:
         }
 
     def offsets(
-        self, places: Iterable[TopicPartition], time_ms: int, isolation: str = "read_uncommitted"
+        self,
+        places: Iterable[TopicPartition],
+        time_ms: int,
+        isolation: str = "read_uncommitted",
+        *,
+        patience_s: float = PATIENCE_S,
     ) -> dict[TopicPartition, int]:
         """Return partitions' offsets at a time (ms), EARLIEST or LATEST; -1: no record is so late."""
 
@@ -447,7 +487,8 @@ class Cluster:
                 ],
             )
 
-        return {place: int(row.offset) for place, row in self.ask_leaders(places, question).items()}
+        found = self.ask_leaders(places, question, patience_s=patience_s)
+        return {place: int(row.offset) for place, row in found.items()}
 
     def led_partitions(
         self,
@@ -494,15 +535,17 @@ class Cluster:
         """Return the log start and the log end of partitions; none of any where a leader does not answer."""
         wanted = list(places)
         try:
-            starts, ends = self.starts(wanted), self.ends(wanted)
+            starts, ends = (self.offsets(wanted, each, patience_s=0.0) for each in (EARLIEST, LATEST))
         except ControlError:
+            if not self._deadline.left_s(TIMEOUT_S):
+                raise
             return {}
         return {place: (starts[place], ends[place]) for place in wanted if place in starts and place in ends}
 
     def broker_ids(self) -> list[int]:
         """Return the node ids of the brokers, with those that have ended where the cluster tells them."""
         self._check_served(60, 0)
-        answer = self.ask(self.any_broker, all_brokers(min(2, self._versions[60])))
+        answer = self.ask_any(all_brokers(min(2, self._versions[60])))
         return sorted(int(broker.broker_id) for broker in answer.brokers)
 
     def client_settings(self) -> dict[str, Any]:

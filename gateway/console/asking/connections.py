@@ -250,7 +250,7 @@ class KeptAnswers(Generic[Q, A]):
         self._cache: Cache[A] = Cache(kept_s)
 
     def __call__(self, cluster: Cluster, *args: Q.args, **kwargs: Q.kwargs) -> A:
-        key = cluster.addresses, cluster.is_partial, args
+        key = cluster.addresses, cluster.is_partial, args, tuple(sorted(kwargs.items()))
         return self._cache.get(cluster.reached.security, key, lambda: self._ask(cluster, *args, **kwargs))
 
     def forget(self) -> None:

@@ -308,9 +308,8 @@ class PartialCluster(Cluster):
     def brokers(self) -> Mapping[int, BrokerAddress]:
         return self._found.brokers
 
-    @property
-    def any_broker(self) -> BrokerAddress:
-        return self.reached
+    def _any_brokers(self) -> list[BrokerAddress]:
+        return [self.reached]
 
     @property
     def silent(self) -> Sequence[str]:

@@ -75,17 +75,16 @@ def _answers(
     """Yield what the coordinators answer about each group, without the groups that they refuse."""
     if not groups:
         return
-    asked = {
-        cluster.reached.other(host, port): question(coordinated)
-        for (host, port), coordinated in _coordinators(cluster, groups).items()
-    }
-    if cluster.is_partial:
-        answers = list(cluster.ask_each(asked).values())
-    else:
-        answers = []
-        for address, request in asked.items():
-            with suppress(ControlError):
-                answers.append(ask_broker(address, request, timeout_s=TIMEOUT_S))
+    coordinators = _coordinators(cluster, groups)
+    answers: list[Any] = []
+    with suppress(ControlError):  # the cluster may not know the API, or a coordinator hang up
+        asked = {cluster.reached.other(*place): question(some) for place, some in coordinators.items()}
+        if cluster.is_partial:
+            answers += cluster.ask_each(asked).values()
+        else:
+            for address, request in asked.items():
+                with suppress(ControlError):
+                    answers.append(ask_broker(address, request, timeout_s=TIMEOUT_S))
     yield from (found for answer in answers for found in answer.groups if not found.error_code)
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from seqgate.gateway.admin.client import ask
 from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
+from seqgate.gateway.admin.remote.addresses import parse_addresses
+from seqgate.gateway.admin.remote.cluster import connected
 from seqgate.gateway.console.asking import groups
 from seqgate.gateway.testing import Broker
 from tests.conftest import AS_THE_PEER
@@ -233,6 +235,16 @@ def test_a_share_group_shows_the_records_that_wait_for_a_retry(
         page = text_of(console.page("/groups/view?group=desk"))
     assert "Acquired Waiting Dying Most deliveries" in page
     assert "orders 0 0 10 10 7 3 0 1 Records" in page
+
+
+def test_brokers_without_the_lag_of_share_groups_tell_the_rest(gateway: GatewayProcess) -> None:
+    """Apache Kafka up to 4.1 has DescribeShareGroupOffsets in version 0 only."""
+    commit_offsets(gateway.bootstrap, "old", "orders", {0: 4})
+    lines = [groups.GroupLine("old", "classic", "", ""), groups.GroupLine("desk", "share", "", "")]
+    with connected(parse_addresses(gateway.bootstrap)) as cluster:
+        cluster._versions = {**cluster._versions, 90: 0}
+        read = groups.progress_of(cluster, lines)
+    assert (list(read), read["old"].committed["orders", 0].offset) == (["old"], 4)
 
 
 def test_a_share_group_shows_its_newest_dead_letters(console: ConsoleClient, gateway: GatewayProcess) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 import dataclasses
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import kafka
@@ -165,7 +166,7 @@ def test_a_large_answer_is_the_same(broker: Broker, monkeypatch: pytest.MonkeyPa
 def test_offsets_are_not_known_where_a_leader_does_not_answer(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unanswered(*_: Any) -> None:
+    def unanswered(*_: Any, **__: Any) -> None:
         raise Unreachable("the broker did not answer")
 
     with connected(parse_addresses(broker.bootstrap)) as cluster:
@@ -208,7 +209,7 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    codes = [ErrorCode.not_leader_or_follower, ErrorCode.not_leader_or_follower, ErrorCode.none]
+    codes = [ErrorCode.not_leader_or_follower, ErrorCode.offset_not_available, ErrorCode.none]
 
     def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
         answer = asks(connection, request, *limit_s)
@@ -253,6 +254,47 @@ def test_a_change_is_sent_to_the_next_controller(broker: Broker, monkeypatch: py
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         (created,) = create_topics(cluster, ["fresh"], validate_only=True)
         assert (created.outcome, created.partitions, codes) == (WOULD_BE_CREATED, 1, [])
+
+
+def test_what_the_first_controller_has_done_counts(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one gets the whole change again, and refuses what is done."""
+    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    outcomes = iter(
+        [
+            {0: ErrorCode.none, 1: ErrorCode.not_controller},
+            {0: ErrorCode.topic_already_exists, 1: ErrorCode.none},
+        ]
+    )
+
+    def ask(_: Sequence[int]) -> dict[int, Any]:
+        return {number: SimpleNamespace(error_code=code) for number, code in next(outcomes).items()}
+
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        settled = cluster._settled([0], ask, is_change=True)
+    assert [row.error_code for row in settled.values()] == [ErrorCode.none, ErrorCode.none]
+
+
+def test_what_all_brokers_know_is_asked_of_the_next_one(broker: Broker) -> None:
+    """The address given is none that the brokers advertise, as behind a balancer."""
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        here = cluster.reached
+        cluster.__dict__["brokers"] = {1: here.other("127.0.0.1", 1), 2: here}
+        cluster.reached = here.other("localhost", here.port)
+        assert {topic.name for topic in cluster.all_topics()} >= {"orders", "none"}
+        assert cluster.any_broker == here
+
+
+def test_a_page_does_not_wait_for_a_leader_that_is_not_there(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module.time, "sleep", lambda _: pytest.fail("it waits"))
+    with connected(parse_addresses(broker.bootstrap), read_timeout_s=60) as cluster:
+        assert cluster.leaders()
+        monkeypatch.setattr(cluster, "forget_brokers", lambda: None)
+        cluster.__dict__["brokers"] = {1: cluster.reached.other("127.0.0.1", 1)}
+        with pytest.raises(Unreachable):
+            cluster.offsets([("orders", 0)], LATEST)
+        assert cluster.spans([("orders", 0)]) == {}
 
 
 def test_a_leader_that_has_moved_is_found_again(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
