@@ -72,6 +72,7 @@ class SoundBatches(NamedTuple):
 def view(log: PartitionLog) -> LogView:
     """Return the segments of the log, on its event loop."""
     end_offset = log.recovery_point
+    durable = [segment for segment in log.segments.segments if segment.base_offset <= end_offset]
     segments = [
         SegmentView(
             segment.base_offset,
@@ -80,11 +81,10 @@ def view(log: PartitionLog) -> LogView:
             segment.has_index_files,
             segment.aborts.has_any,
         )
-        for segment in log.segments.segments
-        if segment.base_offset <= end_offset
+        for segment in durable
     ]
     stable_offset = min(end_offset, log.last_stable_offset)
-    last = log.segments.segments[len(segments) - 1].aborts
+    last = durable[-1].aborts
     last_aborts = last.entries if last.has_any else b""
     return LogView(log.log_start_offset, end_offset, segments, stable_offset, last_aborts)
 
