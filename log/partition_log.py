@@ -471,7 +471,7 @@ class PartitionLog:
             self.unflushed.confirm(ticket)
         elif self.unflushed.complete(ticket):
             # Behind a ticket that went further the position may be of a segment that compaction has replaced.
-            if ticket.begin_offset < ticket.end_offset == self.recovery_point:
+            if ticket.begin_offset < ticket.end_offset == self.unflushed.durable_end_offset:
                 place = ticket.active_base_offset, ticket.end_position
                 self.segments.flush_end = ticket.end_offset, place
             for capture in ticket.captures:

@@ -252,10 +252,10 @@ def _judge(
     now_ms: int,
 ) -> Change[ErrorCode]:
     """Return the error, or the offsets as records to write."""
-    commits = shard.commits
+    commits, max_bytes = shard.commits, loaded.max_batch_bytes
     error = commits.check(committer, records, now_ms)
     if error is ErrorCode.none:
-        error = commits.check_room(records, loaded.max_batch_bytes, groups.largest_offset_bytes)
+        error = commits.check_room(records, max_bytes, groups.largest_offset_bytes)
     # the constructor of a NamedTuple takes three times as long, and this line runs for every commit
     return _new_tuple(Change, (error, records if error is ErrorCode.none else (), False, (), None))
 

@@ -703,7 +703,7 @@ class LoadedShard(Generic[S]):
 
     def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
         """Gather the records; write full batches. One that no batch can hold goes alone, to be refused."""
-        encode, now_ms = self._codec.encode, self._now_ms
+        encode, now_ms, max_bytes = self._codec.encode, self._now_ms, self.max_batch_bytes
         gathered: list[Record] = []
         size_bytes = 0
         for record in records:
@@ -711,7 +711,6 @@ class LoadedShard(Generic[S]):
             # the constructor of a NamedTuple takes three times as long, and this line runs for every record
             gathered.append(_new_tuple(Record, (0, now_ms, key, value, ())))
             size_bytes += RECORD_OVERHEAD_BYTES + len(key) + len(value or b"")
-        max_bytes = self.max_batch_bytes
         if self._size_bytes + size_bytes > max_bytes:
             self._write_batch(producer)
         if size_bytes <= max_bytes:
