@@ -621,7 +621,9 @@ PREPARES: Final[Mapping[str, Callable[[str, Values], Make]]] = {
     "SCRAM-SHA-512": _scram,
     "OAUTHBEARER": _oauthbearer,
 }
-"""What imports a mechanism and reads its files for a listener, by name. Each raises LoginSettingsError."""
+"""The functions that prepare a mechanism for a listener, by the name of the mechanism: each imports what the
+mechanism needs, and reads its files. They raise LoginSettingsError.
+"""
 
 
 def prepared_mechanisms(config: Config, listener_name: str) -> dict[str, Make]:
