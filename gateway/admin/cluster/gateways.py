@@ -405,7 +405,6 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
     from kio.schema.types import BrokerId  # noqa: PLC0415
     from kio.static.primitive import i64  # noqa: PLC0415
 
-    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415
     from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415
 
     asked = BrokerHeartbeatRequest(
@@ -415,7 +414,7 @@ def _heartbeats(cluster: Cluster, node_id: int, *, is_drained: bool) -> Callable
         want_fence=False,
         want_shut_down=is_drained,
     )
-    if asked.__api_key__ not in {row.api_key for row in api_versions(cluster.reached).api_keys}:
+    if not cluster.serves(asked.__api_key__, 0):
         # A broker that does not know the request closes the connection.
         raise ControlError(
             f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway "
@@ -454,12 +453,10 @@ def _registered(cluster: Cluster, replicas: list[int]) -> list[int]:
     """Return those of the replicas that are registered; all where the cluster lists only live brokers, as
     Kafka does before 4.0: a broker that has ended must stay a replica.
     """
-    from seqgate.gateway.admin.remote.broker import api_versions  # noqa: PLC0415 - slow to import
-    from seqgate.gateway.admin.remote.cluster import all_brokers  # noqa: PLC0415
+    from seqgate.gateway.admin.remote.cluster import all_brokers  # noqa: PLC0415 - slow to import
 
     asked = all_brokers()
-    served = {row.api_key: row.max_version for row in api_versions(cluster.reached).api_keys}
-    if served.get(asked.__api_key__, -1) < asked.__version__:
+    if not cluster.serves(asked.__api_key__, asked.__version__):
         return replicas
     described = cluster.ask_reached(asked)
     _check(described.error_code, described.error_message, "the brokers can't be listed")

@@ -169,9 +169,7 @@ def test_the_plan_of_a_drain_refuses_what_the_drain_refuses(states: list[str], r
 
 
 @pytest.mark.parametrize("is_old", [False, True])
-def test_a_command_that_waits_for_a_drain_orders_it_once(
-    monkeypatch: pytest.MonkeyPatch, *, is_old: bool
-) -> None:
+def test_a_command_that_waits_for_a_drain_orders_it_once(*, is_old: bool) -> None:
     """A drain that somebody takes back meanwhile must not begin anew. An older gateway is ordered again."""
     epochs: list[int] = []
 
@@ -182,9 +180,11 @@ def test_a_command_that_waits_for_a_drain_orders_it_once(
             error = ErrorCode.stale_broker_epoch if is_old else ErrorCode.no_reassignment_in_progress
         return SimpleNamespace(error_code=error, should_shut_down=len(epochs) > 2)
 
-    known = SimpleNamespace(api_keys=[SimpleNamespace(api_key=BrokerHeartbeatRequest.__api_key__)])
-    monkeypatch.setattr(broker, "api_versions", lambda _: known)
-    cluster: Any = SimpleNamespace(reached=SimpleNamespace(shown="host:9092"), ask_reached=ask)
+    cluster: Any = SimpleNamespace(
+        reached=SimpleNamespace(shown="host:9092"),
+        ask_reached=ask,
+        serves=lambda api, _: api == BrokerHeartbeatRequest.__api_key__,
+    )
     if is_old:
         assert drain_remote(cluster, DrainRequest(2)) == Drained(2, 0)
         assert epochs == [ANY, WAITING, ANY]
@@ -208,13 +208,14 @@ def test_a_move_over_the_network_leaves_out_removed_gateways(
         asked.append(request)
         return SimpleNamespace(error_code=0, error_message=None, responses=[], replica_election_results=[])
 
-    served = SimpleNamespace(api_key=DescribeClusterRequest.__api_key__, max_version=version)
-    monkeypatch.setattr(broker, "api_versions", lambda _: SimpleNamespace(api_keys=[served]))
+    def serves(api: int, wanted: int) -> bool:
+        return api == DescribeClusterRequest.__api_key__ and wanted <= version
+
     row = SimpleNamespace(partition_index=0, replica_nodes=[1, 9, 3])
     topics = [SimpleNamespace(name="t", partitions=[row])]
     monkeypatch.setattr(operations, "told_by", lambda *_: Gateways("c", [], 0, 0))
     monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=topics))
-    cluster: Any = SimpleNamespace(reached=None, ask_reached=ask)
+    cluster: Any = SimpleNamespace(reached=None, ask_reached=ask, serves=serves)
     assert move_remote(cluster, MoveRequest("t", 0, 2)) == MovedPartition("t", 0, 2)
     assert asked[0].topics[0].partitions[0].replicas == replicas
 
