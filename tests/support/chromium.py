@@ -68,21 +68,24 @@ class Watched:
             self.foreign.append(url)
 
     def open(self, path: str) -> Page:
-        """Open a page of the console, and wait until it no longer says that it waits."""
+        """Open a page of the console, and wait until it is whole."""
         self.page.goto(self._base + path)
-        self.page.wait_for_selector("main:not(:has(.waiting))")
-        self.page.wait_for_load_state()  # a page that came after "waiting" runs its scripts now
-        self.wait_for_scripts()
+        self.settle()
         return self.page
 
-    def wait_for_scripts(self) -> None:
-        """Wait until every island has begun: what one hides at its start loses the focus."""
+    def settle(self) -> None:
+        """Wait until the page no longer says that it waits, which ends with another navigation, and until every
+        island has begun: what one hides at its start loses the focus.
+        """
+        self.page.wait_for_selector("main:not(:has(.waiting))")
+        self.page.wait_for_load_state()  # a page that came after "waiting" runs its scripts now
         expect(self.page.locator("[data-island]:not([data-started=yes])")).to_have_count(0)
 
     def check(self) -> None:
         """Fail on a script's error, on a request to another host, on what axe-core finds, and on what is off
-        the screen.
+        the screen, once the page is whole: a click or the Enter key may have led to one that waits.
         """
+        self.settle()
         faults = [*self.errors, *self.foreign, *accessibility_faults(self.page), *layout_faults(self.page)]
         assert not faults, "\n".join(faults)
 

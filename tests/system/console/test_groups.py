@@ -113,7 +113,7 @@ def test_a_reset_by_keyboard_only(window: Watched) -> None:
     page.get_by_role("link", name="Reset offsets").focus()
     keys.press("Enter")
     expect(page.get_by_role("heading", name="Reset offsets of group archive")).to_be_visible()
-    window.wait_for_scripts()
+    window.settle()
     keys.press("/")
     target = page.get_by_label("Move the group to")
     expect(target).to_be_focused()
