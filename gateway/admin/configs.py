@@ -101,14 +101,15 @@ def _change(
 ) -> Output:
     with opened as reached:
         resource = existing(reached, kind, name)
-        check_known(reached, resource, [*settings, *unset])
+        secret = check_known(reached, resource, [*settings, *unset])
         refusal = change_remote(reached, resource, settings, unset)
         if refusal is not None:
             raise ControlError(f"{kind} {name}: {refusal}")
     of = f"{kind} {shown(name)}"
-    text = [f"{of}: {config}={shown(value)}" for config, value in settings.items()]
-    text += [f"{of}: {config} has its default again" for config in unset]
-    return Output(ChangedConfigs(kind, name, settings, unset), text)
+    told = {config: None if config in secret else value for config, value in settings.items()}
+    text = [f"{of}: {config}={_HIDDEN if value is None else shown(value)}" for config, value in told.items()]
+    text += [f"{of}: {config} is no longer set here" for config in unset]
+    return Output(ChangedConfigs(kind, name, told, unset), text)
 
 
 def _listing_text(listing: ConfigListing) -> Iterator[Block]:
@@ -121,6 +122,8 @@ def _listing_text(listing: ConfigListing) -> Iterator[Block]:
 
 
 # The JSON output of `seqgate configs … --json`.
+
+_HIDDEN: Final = "(secret)"
 
 
 class ConfigRow(msgspec.Struct, frozen=True):
@@ -137,7 +140,7 @@ class ConfigRow(msgspec.Struct, frozen=True):
     @property
     def text(self) -> Annotated[str, Column("value")]:
         """The value for people."""
-        return "(secret)" if self.is_sensitive else self.value or ""
+        return _HIDDEN if self.is_sensitive else self.value or ""
 
     @property
     def origin(self) -> Annotated[str, Column("from")]:
@@ -160,11 +163,13 @@ class ConfigListing(msgspec.Struct, frozen=True):
 
 
 class ChangedConfigs(msgspec.Struct, frozen=True):
-    """The configurations of a topic, broker or group that a command has set and unset."""
+    """The configurations of a topic, broker or group that a command has set and unset; the value of a
+    secret one is None.
+    """
 
     kind: str
     name: str
-    set: dict[str, str]
+    set: dict[str, str | None]
     unset: list[str]
 
 
@@ -326,22 +331,24 @@ def change_remote(
     return refusal(outcome.error_code, outcome.error_message)
 
 
-def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:
-    """Raise ControlError for the first of the names that is no configuration of the resource. Check nothing
-    where the cluster does not list the resource's configurations.
+def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> set[str]:
+    """Return those of the names whose values are secret. Raises ControlError for the first that is no
+    configuration of the resource. Check nothing where the cluster does not list its configurations.
     """
     from seqgate.gateway.config.table import without_listener  # noqa: PLC0415 - slow to import
 
     # The defaults of all brokers are listed only where they are set.
     asked = Resource("broker", str(cluster.broker_ids()[0])) if resource.is_all_brokers else resource
-    known = {row.name for row in _all_rows(cluster, asked) or ()}
+    known = {row.name: row.is_sensitive for row in _all_rows(cluster, asked) or ()}
+    # A setting of one listener is listed only where somebody has set it: the setting of all tells about it.
+    listed = {name: name if name in known else without_listener(name) for name in names}
     for name in names:
-        # A setting of one listener is listed only where somebody has set it, so its name can't be checked.
-        if known and not known.intersection({name, without_listener(name)}):
+        if known and listed[name] not in known:
             raise _unknown(resource, name, known)
+    return {name for name in names if known.get(listed[name])}
 
 
-def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str]) -> ControlError:
+def _unknown(resource: Resource, name: str, known: Mapping[str, Any]) -> ControlError:
     return ControlError(
         f"{resource.kind} {resource.name} has no configuration {name}{nearest_hint(name, known)}"
     )

@@ -1,4 +1,4 @@
-"""A user who may describe a topic and not its configurations learns that they can't be read."""
+"""Configurations that are not told: those that a user may not read, and the values of secret ones."""
 
 from __future__ import annotations
 
@@ -47,4 +47,11 @@ def test_the_configurations_of_a_topic(cluster: Cluster) -> None:
     resource = Resource("topic", SECRET)
     with pytest.raises(ControlError, match=f"the configurations of topic {SECRET} can't be read"):
         find_configs(cluster, resource, [], everything=False)
-    check_known(cluster, resource, ["any"])
+    assert not check_known(cluster, resource, ["any"])
+
+
+def test_the_values_that_nobody_is_told(cluster: Cluster) -> None:
+    of_one = "listener.name.internal.ssl.key.password"
+    names = ["ssl.key.password", of_one, "log.retention.ms"]
+    assert check_known(cluster, Resource("broker", "1"), names) == {"ssl.key.password", of_one}
+    assert check_known(cluster, Resource("broker", "default"), names) == {"ssl.key.password", of_one}
