@@ -156,7 +156,7 @@ class Faults(FaultOrders["Fault"]):
         """Order a fault by its name; `how` are the arguments of its method. Raises ValueError."""
         choice = _known(Choice(_API_OF.get(fault, api), topic, client))
         if fault == "script":
-            effects = RandomEffects(**how)
+            effects = RandomEffects(api=choice.api, **how)
             text = f"script of seed {how['seed']}, rate {how['rate']:g}"
             return self._add(Fault(text, choice, effects.pick, times=times))
         effect = _EFFECTS[fault](**how)
@@ -358,12 +358,23 @@ _ERRORS: Final[Mapping[str, Sequence[ErrorCode]]] = {
 class RandomEffects:
     """Chooses for each request whether it fails, and how."""
 
-    def __init__(self, seed: int, rate: float, kinds: Collection[Kind] | None = None) -> None:
-        """Strike the share `rate` of the requests, with effects of these `kinds` only. Raises ValueError."""
+    def __init__(
+        self, seed: int, rate: float, kinds: Collection[Kind] | None = None, api: str | None = None
+    ) -> None:
+        """Strike the share `rate` of the requests, those of one `api` or of all, with effects of these
+        `kinds` only. Raises ValueError.
+        """
         if not 0 < rate <= 1:
             raise ValueError(f"rate must be above 0 and at most 1, not {rate}")
         if kinds is not None and not kinds:
             raise ValueError("kinds must name at least one kind of fault")
+        possible = {
+            each.kind for name in (_ERRORS if api is None else [api]) for each in possible_effects(name)
+        }
+        for kind in kinds or ():
+            if kind not in possible:
+                of = "" if api is None else f" for {api}"
+                raise ValueError(f"a script{of} has no fault of the kind {kind.name.lower()}")
         self._random = random.Random(seed)
         self._rate = rate
         self._kinds = kinds

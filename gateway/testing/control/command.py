@@ -1,5 +1,5 @@
 """`seqgate faults`: orders, lists and ends faults of a gateway that runs with --test-control, and stops,
-starts and moves the broker itself. `routes.py` answers in the gateway's process.
+starts and restarts the broker, and moves its clock. `routes.py` answers in the gateway's process.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def ask(
     finally:
         connection.close()
     try:
-        decoded = msgspec.json.decode(content)
-    except msgspec.DecodeError:
+        if answer.status < http.HTTPStatus.BAD_REQUEST:
+            return msgspec.json.decode(content)
+        refusal = msgspec.json.decode(content, type=dict[Literal["error"], str])["error"]
+    except (msgspec.DecodeError, KeyError):
         raise ControlError(
             f"{address} is no test control: {content[:100].decode(errors='replace')}"
         ) from None
-    if answer.status >= http.HTTPStatus.BAD_REQUEST:
-        raise ControlRefused(decoded["error"], answer.status)
-    return decoded
+    raise ControlRefused(refusal, answer.status)
 
 
 class Control(msgspec.Struct, frozen=True):
@@ -92,7 +92,8 @@ def at_control(
     return Control(control)
 
 
-# The commands for faults.
+# The commands for faults. `Orders.place` in routes.py and `Faults` in testing/faults.py refuse an order; the
+# command prints their sentences.
 
 app = Commands("Order, list and end faults of a gateway that runs with --test-control, for tests.")
 
@@ -245,10 +246,10 @@ def restart(
 @asks(at_control, first=True)
 def advance(
     control: Control,
-    days: float = option("--days", "N", "", show_default=True, default=0),
-    hours: float = option("--hours", "N", "", show_default=True, default=0),
-    minutes: float = option("--minutes", "N", "", show_default=True, default=0),
-    seconds: float = option("--seconds", "N", "", show_default=True, default=0),
+    days: float = option("--days", "N", "", show_default=True, min=0, default=0),
+    hours: float = option("--hours", "N", "", show_default=True, min=0, default=0),
+    minutes: float = option("--minutes", "N", "", show_default=True, min=0, default=0),
+    seconds: float = option("--seconds", "N", "", show_default=True, min=0, default=0),
 ) -> Output:
     """Move the broker's clock and timers forward."""
     by = {"days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
@@ -281,7 +282,7 @@ def exactly_once(control: Control, topic: str = argument("TOPIC"), as_json: AsJs
     1 if they differ.
     """
     values = [shown(line.removesuffix(b"\n").removesuffix(b"\r")) for line in sys.stdin.buffer]
-    answer = control.ask("POST", f"/topics/{quote(topic)}/exactly-once", {"values": values})
+    answer = control.ask("POST", f"/topics/{quote(topic, safe='')}/exactly-once", {"values": values})
     if answer["exactly_once"]:
         return Output(answer, [f"topic {topic} holds each of {len(values)} values exactly once"])
     return Output(answer, code=1, refusals=() if as_json else [f"topic {topic}: {answer['complaint']}"])

@@ -135,6 +135,11 @@ def test_a_waiting_test_wakes_with_the_strike_and_gives_up_with_a_sentence() -> 
         (lambda faults: faults.error("none"), "NONE refuses no request"),
         (lambda faults: faults.script(1, rate=0), "rate must be above 0 and at most 1, not 0"),
         (lambda faults: faults.script(1, kinds=[]), "kinds must name at least one"),
+        (lambda faults: faults.script(1, kinds=[Kind.CORRUPT]), "a script has no fault of the kind corrupt"),
+        (
+            lambda faults: faults.script(1, api="Fetch", kinds=[Kind.ERROR]),
+            "a script for Fetch has no fault of the kind error",
+        ),
     ],
 )
 def test_a_wrong_order_is_refused_with_a_sentence(order: Callable[[Faults], Fault], sentence: str) -> None:

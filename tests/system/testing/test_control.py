@@ -211,6 +211,7 @@ def test_the_command_orders_lists_and_ends(broker: BrokerProcess) -> None:
     [
         (b"", "ended the connection without an answer"),
         (b"what?\r\n", "is no test control, it does not speak HTTP"),
+        (b'HTTP/1.0 404 Not Found\r\n\r\n{"error_code":404}', 'is no test control: {"error_code":404}'),
     ],
 )
 def test_another_server_is_no_test_control(answer: bytes, complaint: str) -> None:
