@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 import signal
 import subprocess
 import tempfile
@@ -20,21 +19,6 @@ from seqgate.gateway.certify.command import ScriptEnd
 _TAIL_BYTES: Final = 2_000
 _OUTPUT_TIMEOUT_S: Final = 5.0
 """Time for what is left of the standard output after the end."""
-
-
-def words_of(command: str, places: Mapping[str, str]) -> list[str]:
-    """Split a command into words, as a shell does, and replace placeholders such as {topic} in them. Raises
-    ValueError for a command that is empty or whose quotes are not closed.
-    """
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise ValueError(f"the command {command!r} can't be split into words: {error}") from None
-    if not words:
-        raise ValueError("the command is empty: name the program that starts the application")
-    for name, value in places.items():
-        words = [word.replace(f"{{{name}}}", value) for word in words]
-    return words
 
 
 class NotStarted(Exception):

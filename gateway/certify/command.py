@@ -6,10 +6,11 @@ import enum
 import logging
 import os
 import re
+import shlex
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -89,8 +90,6 @@ def certify(
       seqgate certify --command "java -jar orders.jar" --report certify.xml
       seqgate certify --command ./orders --scripts broker-killed,power-cut
     """  # noqa: D301 - \b keeps the lines of the list apart
-    from seqgate.gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
-
     if lists:
         print_scripts(as_json=as_json)
         return
@@ -99,10 +98,7 @@ def certify(
     for path in reports or ():
         if not path.parent.is_dir():
             raise stop(f"--report: there is no directory {path.parent}", code=2)
-    try:
-        chosen = SCRIPTS if scripts is None else named([name.strip() for name in scripts.split(",")])
-    except ValueError as error:
-        raise stop(f"--scripts: {error}", code=2) from None
+    chosen = _chosen(command, scripts)
     # The brokers run in this process, and log what the scripts do to them.
     logging.getLogger().addHandler(logging.NullHandler())
     setup = Setup(command, topic, records, partitions, timeout, request_timeout, seed)
@@ -115,8 +111,8 @@ def certify(
         )
     except NotReady as error:
         raise stop(str(error)) from None
-    except ValueError as error:
-        raise stop(str(error), code=2) from None
+    except WrongTopic as error:
+        raise stop(f"--topic: {error}", code=2) from None
     try:
         for path in reports or ():
             write(path, certificate, may_give_up=allow_giving_up)
@@ -129,6 +125,22 @@ def certify(
         print_lines(f"{counted(len(certificate.outcomes), 'script')}: {', '.join(told)}.")
     if not certificate.is_good(may_give_up=allow_giving_up):
         raise SystemExit(1)
+
+
+def _chosen(command: str, scripts: str | None) -> Sequence[Script]:
+    """Return the scripts that are named, or all. End the command for a wrong name, and for words that are no
+    command, before a broker starts.
+    """
+    from seqgate.gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
+
+    try:
+        words_of(command, {})
+    except ValueError as error:
+        raise stop(f"--command: {error}", code=2) from None
+    try:
+        return SCRIPTS if scripts is None else named([name.strip() for name in scripts.split(",")])
+    except ValueError as error:
+        raise stop(f"--scripts: {error}", code=2) from None
 
 
 # Runs the application through scripts, several at a time, each against its own broker.
@@ -177,6 +189,10 @@ class NotReady(Exception):
     """There is nothing to certify; the message says why, such as a failure without a fault."""
 
 
+class WrongTopic(Exception):
+    """The topic has a name that the broker refuses."""
+
+
 class Certificate(msgspec.Struct, frozen=True):
     """The outcomes of all runs. `calm` is the run without a fault."""
 
@@ -199,11 +215,26 @@ def is_good(outcome: RunOutcome, *, may_give_up: bool) -> bool:
     return outcome.verdict is Judgement.PASSED or (may_give_up and outcome.verdict is Judgement.GAVE_UP)
 
 
+def words_of(command: str, places: Mapping[str, str]) -> list[str]:
+    """Split a command into words, as a shell does, and replace placeholders such as {topic} in them. Raises
+    ValueError for a command that is empty or whose quotes are not closed.
+    """
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise ValueError(f"the command {command!r} can't be split into words: {error}") from None
+    if not words:
+        raise ValueError("the command is empty: name the program that starts the application")
+    for name, value in places.items():
+        words = [word.replace(f"{{{name}}}", value) for word in words]
+    return words
+
+
 def run_scripts(
     setup: Setup, scripts: Sequence[Script], *, jobs: int, report: Callable[[RunOutcome], None]
 ) -> Certificate:
     """Run the application without a fault, then through scripts, `jobs` at a time; `report` gets outcomes.
-    Raises NotReady, ValueError for a command or a topic name that is none.
+    Raises NotReady, WrongTopic, and ValueError for a command that is none.
     """
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - slow to import
 
@@ -270,15 +301,18 @@ class _Stage:
         """Run the application through a script, against a free broker, and judge the run.
 
         An application that is known not to read along gets its values without a wait for its first request.
-        Raises NotStarted, ValueError for a wrong command or topic name, StartFailed and OSError.
+        Raises NotStarted, WrongTopic, StartFailed and OSError.
         """
-        from seqgate.gateway.certify.application import Application, words_of  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.certify.application import Application  # noqa: PLC0415 - slow to import
         from seqgate.gateway.certify.scripts import Scene  # noqa: PLC0415
 
         broker, setup = self._taken(), self._setup
         broker.reset()
         if script.has_topic:
-            broker.create_topic(setup.topic, setup.partitions)
+            try:
+                broker.create_topic(setup.topic, setup.partitions)
+            except ValueError as error:
+                raise WrongTopic(str(error)) from None
         facts = {
             "bootstrap": broker.bootstrap,
             "topic": setup.topic,

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seqgate.gateway.certify.application import Application, NotStarted, words_of
+from seqgate.gateway.certify.application import Application, NotStarted
+from seqgate.gateway.certify.command import words_of
 
 LIMIT_S = 120.0
 
