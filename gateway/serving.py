@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from seqgate.gateway.admin.commands import command, flag, option
 from seqgate.gateway.config import Config, ConfigError, load_config
 from seqgate.gateway.config.cluster import address_complaint
+from seqgate.gateway.config.listeners import address_complaint as console_complaint
 from seqgate.gateway.config.listeners import parse_listener
 from seqgate.gateway.config.metrics import METRICS_LISTENER
 
@@ -53,6 +54,7 @@ def serve(
         "N",
         "Serve the data directory, or the bucket, with N processes, each a broker on the next port. "
         "[default: 1]",
+        min=1,
     ),
     settings: list[str] | None = option(
         "--set", "NAME=VALUE", "A setting (`seqgate help configuration`); may be repeated."
@@ -81,10 +83,12 @@ def serve(
         min=1,
     ),
 ) -> None:
-    """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers.
+    """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers, with --test-control
+    another for that.
 
-    Exits with 2 for options that are wrong or do not go together: --test-control with --workers or --cluster,
-    --console with --workers, --exit-with without --test-control. Exits with 1 when the gateway can't start or
+    Exits with 2 for options that are wrong or do not go together: --test-control with --console-listen, or
+    with several workers or a bucket (as options or settings), --console with several workers, --exit-with
+    without --test-control. Exits with 1 when the gateway can't start or
     ends by itself: a wrong setting, a missing package, a port that is taken, a data directory that another
     gateway uses or that a later release wrote.
     """
@@ -238,12 +242,13 @@ def _check_processes(options: Options, config: Config) -> None:
 
 def _check_console_address(options: Options) -> None:
     """Raise _Refused for an address that the console can't take, before the gateway starts."""
-    host, _, port = str(options.console_listen).rpartition(":")
+    address = str(options.console_listen)
+    host, _, port = address.rpartition(":")
+    complaint = console_complaint(address)
     if not host or not port.isdecimal():
-        raise _Refused(
-            f"--console-listen {options.console_listen}: must be HOST:PORT, such as 127.0.0.1:8081",
-            USAGE_ERROR,
-        )
+        complaint = "must be HOST:PORT, such as 127.0.0.1:8081"
+    if complaint is not None:
+        raise _Refused(f"--console-listen {address}: {complaint}", USAGE_ERROR)
     if options.test_control is not None:
         raise _Refused("--console-listen has no effect with --test-control; use --console", USAGE_ERROR)
 

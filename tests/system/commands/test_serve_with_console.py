@@ -113,6 +113,7 @@ def is_closed(port: int) -> bool:
     ("options", "told"),
     [
         (("8081",), "--console-listen 8081: must be HOST:PORT, such as 127.0.0.1:8081"),
+        (("127.0.0.1:99999",), "--console-listen 127.0.0.1:99999: port 99999 is not between 0 and 65535"),
         (("127.0.0.1:1", "--test-control", "127.0.0.1:1"), "no effect with --test-control"),
     ],
 )
