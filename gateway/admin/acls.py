@@ -327,8 +327,9 @@ def remove(
     denied_hosts: DeniedHosts = None,
     consent: Consented,
 ) -> Output:
-    """Remove the entries that `add` makes of the same options, or else all of resources or of a principal.
-    Shows the entries first, and asks. With --json the command never asks: without --yes it only reports.
+    """Remove the entries that `add` makes of the same options, or else all of resources or of a principal,
+    those for prefixes only with --resource-pattern-type. Shows the entries first, and asks. With --json the
+    command never asks: without --yes it only reports.
 
     \b
     For example:

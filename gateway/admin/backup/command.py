@@ -3,9 +3,10 @@
 The commands with their rows, and all that they do for a data directory; `bucket.py` makes and restores
 backups of a bucket. There one gateway is asked `backup.cut`, which holds all of them at one moment.
 
-A restore refuses a backup that is unfinished, damaged or of a newer release (`manifest_of_complete` in
-`backup/repository.py`), a directory that is not empty (`restore_files`), and an address that holds an object
-(`BucketRestore` in `bucket.py`) or another's unfinished import (`begin_or_resume_import`).
+A verification and a restore refuse a backup that is unfinished, damaged or of a newer release
+(`manifest_of_complete` in `backup/repository.py`). A restore also refuses a directory that is not empty
+(`restore_files`), and an address that holds an object (`BucketRestore` in `bucket.py`) or another's
+unfinished import (`begin_or_resume_import`).
 """
 
 from __future__ import annotations
@@ -649,9 +650,9 @@ def found_backup(place: Path) -> Path:
     from seqgate.gateway.backup.repository import NAME, Repository  # noqa: PLC0415 - slow to import
     from seqgate.log import Storage  # noqa: PLC0415
 
-    if (place / NAME).exists():
-        return place
     try:
+        if (place / NAME).exists():
+            return place
         names = Repository(Storage(), str(place)).complete_backups()
     except OSError:
         return place  # its opening says what is wrong
@@ -659,7 +660,9 @@ def found_backup(place: Path) -> Path:
 
 
 def verify_backup(backup: Path, pace: Callable[[int], Pace]) -> Verified:
-    """Read a backup whole and compare it with its manifest. Raises ControlError."""
+    """Read a backup whole and compare it with its manifest. Raises ControlError with the sentence of
+    `manifest_of_complete`: no backup, never finished, a damaged manifest, or a newer version.
+    """
     from seqgate.gateway.backup.repository import manifest_of_complete  # noqa: PLC0415 - slow to import
     from seqgate.log import Storage  # noqa: PLC0415
 

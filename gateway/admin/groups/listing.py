@@ -164,8 +164,9 @@ def known_lags(read: GroupProgress, ends: Mapping[TopicPartition, int]) -> dict[
 
 
 class ClusterList(ClusterGroups):
-    """The groups of a cluster. It asks every broker ListGroups, the coordinators for members (not of share
-    groups) and OffsetFetch, and the leaders ListOffsets. The coroutines wait for nothing but the network.
+    """The groups of a cluster. It asks every broker ListGroups (`listed`), the coordinators for members
+    (not of share groups) and OffsetFetch, and the leaders ListOffsets. The coroutines wait for nothing but
+    the network.
     """
 
     states: Final = (

@@ -133,8 +133,8 @@ def reset(
 ) -> Output:
     """Reset a group's offsets.
 
-    Shows the new offset of each partition, and asks; then commits them, with Seqgate all or none. With --json
-    the command never asks: without --yes it only reports. The group must have no members, so stop its
+    Shows the new offset of each partition, and asks; then commits them. With --json the command never asks:
+    without --yes it only reports. The group must have no members, so stop its
     consumers first. An offset outside of the log is clamped to the log start or end, and marked. A group that
     does not exist yet is created with these offsets, before its consumers start.
 
@@ -247,7 +247,10 @@ class PartitionOffsets(NamedTuple):
 
 
 async def reset_offsets(source: ClusterReset | LiveReset, request: ResetOffsetsRequest) -> OffsetReset:
-    """Find the new offsets of the group, and commit all of them at once if `execute` is set."""
+    """Find the new offsets of the group, and commit all of them in one request if `execute` is set. Raises
+    ControlError for a share group, and for one with members ("group … is in use"); `source` asks for groups,
+    offsets and ends as `describing.py` does.
+    """
     group = request.group
     found = (await source.find([group])).get(group)
     if found is not None:
@@ -283,6 +286,8 @@ def _places_to_reset(
         if not committed:
             raise ControlError(f"group {request.group} has no committed offsets; name topics with --topic")
         places = set(source.existing(committed))
+        if not places:
+            raise ControlError(f"the topics of group {request.group} are deleted; name others with --topic")
     else:
         counts = source.partition_counts([selection.topic for selection in request.topics])
         places = {

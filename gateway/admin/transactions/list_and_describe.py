@@ -123,7 +123,7 @@ class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.l
 
 class TransactionPartition(msgspec.Struct, frozen=True):
     """A partition that a transaction writes to; `first_offset` is the offset of its first record there, None
-    without one.
+    without one, or where the partition can't be asked.
 
     Readers of committed records wait at `last_stable_offset`, the first offset of the partition's open
     transactions (`Transactions.last_stable_offset` in `log/state/transactions.py`), other readers at
@@ -233,7 +233,7 @@ def describe(opened: Opened[Asker], name: Name) -> Output:
 
     \b
     Columns of the partitions:
-      first offset   of the transaction's first record; `-`: no record there yet
+      first offset   of the transaction's first record; `-`: no record there yet, or not known here
       last stable    the offset at which readers of committed records wait, for this or another transaction
       log end        after the newest record that other consumers can see (the high watermark)
 

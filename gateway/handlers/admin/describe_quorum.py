@@ -3,8 +3,8 @@
 
     request                                 answer
     partition 0 of `__cluster_metadata`     the leader is the gateway that admin requests are sent to, the
-                                            voters are all live ones, the log end offset is the newest
-                                            change's
+                                            voters are all live ones, the log end offset is the one after
+                                            the newest change
     anything else, or more than that        UNKNOWN_TOPIC_OR_PARTITION for each partition of the request
     without DESCRIBE on the cluster         CLUSTER_AUTHORIZATION_FAILED, and no partitions
 

@@ -8,10 +8,10 @@ Each topic succeeds or fails by itself. The answer leaves when the topics are du
 From v5 on it has the effective configuration, from v7 on the topic id. While no gateway has joined the
 cluster, which a gateway does right after its start, the error is NOT_CONTROLLER, upon which clients retry.
 
-The right is checked before anything but repeated names, so a refusal does not tell whether the topic exists;
-refused topics are listed last. From v5 on a topic is created for a client without DESCRIBE_CONFIGS on it,
-too, but its configuration and numbers stay out of the answer. What else a topic needs, `create_topics` in
-`metadata/topics.py` decides. Source: Kafka's ControllerApis.createTopics,
+The right is checked before anything but repeated names and that of the metadata log, so a refusal does not
+tell whether the topic exists; refused topics are listed last. From v5 on a topic is created for a client
+without DESCRIBE_CONFIGS on it, too, but its configuration and numbers stay out of the answer. What else a
+topic needs, `create_topics` in `metadata/topics.py` decides. Source: Kafka's ControllerApis.createTopics,
 ReplicationControlManager.createTopic.
 
 CreatePartitions (key 37, versions 0-3): add partitions to existing topics. Rights: `ALTER` on the topic.

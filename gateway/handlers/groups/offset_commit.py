@@ -221,7 +221,8 @@ def begin_commit(
     answer_once_durable: Answered,
     known: LoadedShard[GroupShard] | None = None,
 ) -> LoadedShard[GroupShard] | None:
-    """Commit offsets with the next round of the group's shard: call `answer_once_durable` with the error.
+    """Commit offsets with the next round of the group's shard: call `answer_once_durable` with the error once
+    the round is persisted (`CoordinatorShards._run_round`).
 
     Return the shard that holds the group, if any. The next commit of this group may name it as `known`.
     """

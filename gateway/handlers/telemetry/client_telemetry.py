@@ -6,17 +6,18 @@ match it, at the shortest of their intervals; without any it is asked for none, 
 minutes. A client that asks again before its interval has passed gets THROTTLING_QUOTA_EXCEEDED, unless its
 subscriptions have changed, or its last push was refused with UNKNOWN_SUBSCRIPTION_ID or
 UNSUPPORTED_COMPRESSION_TYPE. Kafka offers the API only where a plugin receives metrics; Seqgate where
-`seqgate[otlp]` is installed. `Telemetry.subscription` in `runtime/telemetry.py` decides what the client
-pushes, and whether it asks too early. Source: Kafka's
+`seqgate[otlp]` is installed. In `runtime/telemetry.py` `Subscriptions.choose` decides what the client
+pushes, and `ClientInstance.ask` whether it asks too early. Source: Kafka's
 ClientMetricsManager.processGetTelemetrySubscriptionRequest.
 
 PushTelemetry (key 72, version 0): take metrics that a client pushes (KIP-714). Rights: none.
 
 The metrics are an OTLP MetricsData message. The gateway keeps the newest value of each series in memory for
-the metrics endpoint, and adds up the deltas of counters. Errors, in the order of the checks:
+the metrics endpoint, and adds up the deltas of counters. Errors, in the order of the checks (what
+decompresses to too much is found last):
 
     INVALID_REQUEST               the id of the client is 0 or 1, or its last push was its terminating one
-    THROTTLING_QUOTA_EXCEEDED     the push comes too early
+    THROTTLING_QUOTA_EXCEEDED     the push comes too early, and is not its terminating one
     UNKNOWN_SUBSCRIPTION_ID       the subscriptions of the client have changed; the client asks for them again
     UNSUPPORTED_COMPRESSION_TYPE  the codec is none of Kafka's
     TELEMETRY_TOO_LARGE           the metrics are larger than `telemetry.max.bytes`, or decompress to more
@@ -24,8 +25,8 @@ the metrics endpoint, and adds up the deltas of counters. Errors, in the order o
     THROTTLING_QUOTA_EXCEEDED     too many pushes wait for their decoding
     INVALID_RECORD                the metrics can't be decoded
 
-`Telemetry.push` in `runtime/telemetry.py` decides. Source: Kafka's
-ClientMetricsManager.processPushTelemetryRequest.
+In `runtime/telemetry.py` `Telemetry.push` begins, `ClientInstance.push` decides whether the client may push
+now, and `_decode` decodes. Source: Kafka's ClientMetricsManager.processPushTelemetryRequest.
 """
 
 from __future__ import annotations

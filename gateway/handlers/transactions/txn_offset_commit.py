@@ -4,9 +4,12 @@ Rights: `WRITE` on the transactional id; `READ` on the group; `READ` on the topi
 From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
 AddOffsetsToTxn does. From v6 on topics are named by id, and a member learns that its group is unknown or its
 epoch stale (KIP-1319); before, both are ILLEGAL_GENERATION. A share group, which commits nothing, is unknown
-in every version. The request need not name the member for which the producer commits. Members of a classic
-group may commit what they read before a rebalance; those of the others, what `may_commit` allows. Source:
-Kafka's KafkaApis.handleTxnOffsetCommitRequest, OffsetMetadataManager.commitTransactionalOffset.
+in every version. The request need not name the member for which the producer commits. A member of a classic
+group may commit what it read before a rebalance. A member of a consumer or streams group may commit any
+partition at its own epoch, and at an older one those that it has held since then (KIP-1251); others are
+ILLEGAL_GENERATION, or STALE_MEMBER_EPOCH (`may_commit` of each kind of group, which
+`OffsetCommits.check` asks for OffsetCommit too). Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
+OffsetMetadataManager.commitTransactionalOffset.
 """
 
 from __future__ import annotations
@@ -227,8 +230,9 @@ def check_in_transaction(
     now_ms: int,
     api_version: int,
 ) -> ErrorCode:
-    """Return whether a TxnOffsetCommit may commit these offsets: an error code. The request need not name the
-    member for which the producer commits; otherwise the checks of an OffsetCommit count.
+    """Return whether a TxnOffsetCommit may commit these offsets: an error code. A share group is unknown, the
+    request need not name the member for which the producer commits, and a rebalance is no reason to refuse;
+    otherwise the checks of an OffsetCommit count.
     """
     if committer.group_id in shard.shares.groups:
         return ErrorCode.group_id_not_found
@@ -277,7 +281,10 @@ def _response(context: RequestContext[Services], request: Any, errors: Errors) -
 
 
 def _error_code(error: TransactionRefused, api_version: int) -> ErrorCode:
-    """Return the code for a transaction's offsets: COORDINATOR_NOT_AVAILABLE for NOT_ENOUGH_REPLICAS."""
+    """Return the code for a transaction's offsets: INVALID_PRODUCER_EPOCH for PRODUCER_FENCED, and to older
+    clients INVALID_TXN_STATE for TRANSACTION_ABORTABLE and COORDINATOR_NOT_AVAILABLE for
+    CONCURRENT_TRANSACTIONS.
+    """
     code = error.error_code
     if code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
