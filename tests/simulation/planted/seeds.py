@@ -77,7 +77,7 @@ KEPT: Final = {
     "markers_not_replayed": 100,
     "missing_object_taken_for_damage": 7,
     "named_parts_deleted": 1,
-    "names_gone_with_their_segments": 100,
+    "names_gone_with_their_segments": 464,
     "names_not_replayed": 52,
     "names_written_before_the_data": 144,
     "new_partition_without_its_directory": 89,
