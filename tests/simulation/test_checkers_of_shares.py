@@ -107,13 +107,15 @@ class TestDoneAgain:
         story.says(912, Said.ACCEPT, member="a")
         assert story.found() == {"done_again", "retried_early"}
 
-    def test_a_word_after_the_lock_ran_out_says_nothing(self) -> None:
+    @pytest.mark.parametrize("said_at_ms", [20, 1_212])
+    def test_a_word_that_may_come_after_the_lock_ran_out_says_nothing(self, said_at_ms: int) -> None:
         """It is answered with success where the group has gone on behind the record, as in Kafka."""
         story = ShareStory()
         story.delivered(10, 1, member="a")
+        story.says(said_at_ms, Said.ACCEPT, member="a", answered=False)
         story.delivered(1_200, 2, member="b")
         story.says(1_210, Said.ACCEPT, member="b")
-        story.says(1_212, Said.ACCEPT, member="a")
+        story.add(SaidDurably(1_217, "g", "a", P0, ((0, Said.ACCEPT),), said_at_ms))
         assert story.found() == set()
 
 

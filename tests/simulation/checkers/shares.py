@@ -114,14 +114,15 @@ class SharedRecords:
                     self.records[event.partition, offset].deliveries.append(held[where])
                 elif isinstance(event, Saying):
                     held[where].word = Word(Said(number), event.member, event.at_ms)
-                elif (word := held[where].word) is not None and self._is_timely(held[where], word):
+                elif (word := held[where].word) is not None and self._is_timely(held[where], event):
                     word.at_ms = event.at_ms
 
-    def _is_timely(self, delivery: Delivery, word: Word) -> bool:
-        """Return whether the member said it while it certainly had the record. What it says later is answered
-        with success too where the group is done with all records up to this one, as in Kafka.
+    def _is_timely(self, delivery: Delivery, answered: SaidDurably) -> bool:
+        """Return whether what the member said came while it certainly had the record. What comes later, also
+        because the network is slow, is answered with success too where the group is done with all records up
+        to this one, as in Kafka.
         """
-        return word.asked_at_ms <= delivery.asked_at_ms + self.rules.lock_ms
+        return answered.at_ms <= delivery.asked_at_ms + self.rules.lock_ms
 
     def restarted_between(self, first_ms: float, last_ms: float) -> bool:
         """Return whether a gateway crashed or started."""
