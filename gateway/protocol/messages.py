@@ -22,7 +22,15 @@ from kio.static.constants import EntityType
 
 from seqgate.gateway.protocol.frames import MalformedRequest, skip_tagged_fields
 from seqgate.gateway.protocol.kafka_4_4 import payload_module, payload_type
-from seqgate.gateway.protocol.schema import EPOCH, ONE_MILLISECOND, Read, entity_reader, entity_writer, shape
+from seqgate.gateway.protocol.schema import (
+    EPOCH,
+    ONE_MILLISECOND,
+    Read,
+    counting_reader,
+    entity_reader,
+    entity_writer,
+    shape,
+)
 
 _HEAD = Struct(">ii")
 ZERO_DURATION = timedelta(0)
@@ -34,13 +42,20 @@ class RequestSchema(NamedTuple):
 
     read: Read
     flexible: bool
+    entity_type: Any = None
+    """The class of the requests; None if `read` limits the items of a whole request by itself."""
+
+    def read_large(self, frame: memoryview, position: int) -> tuple[Any, int]:
+        """Read a request like `read`, and limit the items of all its arrays together. Raises TooManyItems."""
+        read = self.read if self.entity_type is None else counting_reader(self.entity_type)
+        return read(frame, position)
 
 
 @cache
 def request_schema(api_key: int, version: int) -> RequestSchema:
     """Return the reader of a request, and whether its header and fields are flexible (KIP-482)."""
     entity_type = request_type(api_key, version)
-    return RequestSchema(entity_reader(entity_type), entity_type.__flexible__)
+    return RequestSchema(entity_reader(entity_type), entity_type.__flexible__, entity_type)
 
 
 def is_flexible(api_key: int, version: int) -> bool:

@@ -64,9 +64,37 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_TIME_MS: Final = 253_402_300_799_999
 
 
+class _Items:
+    """Counts the items of all arrays of one request."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def counted(self, read_length: Read) -> Read:
+        """Return the reader of an array's length that counts the items. Raises TooManyItems."""
+
+        def read(frame: memoryview, position: int) -> tuple[Any, int]:
+            count, position = read_length(frame, position)
+            self._count += max(count, 0)
+            if self._count > MAX_ITEMS:
+                raise TooManyItems(self._count)
+            return count, position
+
+        return read
+
+
 @cache
 def entity_reader(entity_type: Any) -> Read:
-    """Return the reader of a kio class."""
+    """Return the reader of a kio class. It limits the items of each array."""
+    return _entity_reader(entity_type, None)
+
+
+def counting_reader(entity_type: Any) -> Read:
+    """Return a reader for one request of a kio class. It limits the items of all arrays together."""
+    return _entity_reader(entity_type, _Items())
+
+
+def _entity_reader(entity_type: Any, items: _Items | None) -> Read:
     plain: list[Field[Any]] = []
     tagged: dict[int, tuple[str, Read]] = {}
     flexible: bool = entity_type.__flexible__
@@ -77,9 +105,9 @@ def entity_reader(entity_type: Any) -> Read:
         elif field.default is MISSING:
             raise TypeError(f"{entity_type.__name__}.{field.name} is tagged and has no default")
         else:
-            tagged[tag] = (field.name, _field_reader(field, flexible))
+            tagged[tag] = (field.name, _field_reader(field, flexible, items))
 
-    steps = list(_steps(plain, flexible))
+    steps = list(_steps(plain, flexible, items))
 
     def read(frame: memoryview, position: int) -> tuple[Any, int]:
         values: dict[str, object] = {}
@@ -99,7 +127,9 @@ def entity_reader(entity_type: Any) -> Read:
     return read
 
 
-def _steps(plain: list[Field[Any]], flexible: bool) -> Iterator[tuple[str | tuple[str, ...], Read]]:
+def _steps(
+    plain: list[Field[Any]], flexible: bool, items: _Items | None
+) -> Iterator[tuple[str | tuple[str, ...], Read]]:
     """Return the names of fields with their readers, in order. Adjacent numbers share one reader."""
     for is_number, same in groupby(plain, key=lambda field: _layout(field) is not None):
         run = list(same)
@@ -108,7 +138,7 @@ def _steps(plain: list[Field[Any]], flexible: bool) -> Iterator[tuple[str | tupl
             yield tuple(field.name for field in run), _numbers(layout)
         else:
             for field in run:
-                yield field.name, _field_reader(field, flexible)
+                yield field.name, _field_reader(field, flexible, items)
 
 
 def _layout(field: Field[Any]) -> str | None:
@@ -160,11 +190,16 @@ def _check_room(frame: memoryview, position: int, size: int) -> None:
         )
 
 
-def _field_reader(field: Field[Any], flexible: bool) -> Read:
+def _field_reader(field: Field[Any], flexible: bool, items: _Items | None) -> Read:
     inner, nullable, is_array = shape(field.type)
-    read_entity: Read | None = entity_reader(inner) if _is_entity(inner) else None
+    read_entity: Read | None = None
+    if _is_entity(inner):
+        read_entity = entity_reader(inner) if items is None else _entity_reader(inner, items)
     if is_array:
-        return _array(field.name, read_entity or _primitive(field, flexible, False), nullable, flexible)
+        read_length = _length(flexible, ">i")
+        if items is not None:
+            read_length = items.counted(read_length)
+        return _array(field.name, read_entity or _primitive(field, flexible, False), nullable, read_length)
     if read_entity is not None:
         return _nullable_entity(read_entity) if nullable else read_entity
     return _primitive(field, flexible, nullable)
@@ -184,9 +219,7 @@ def shape(annotation: Any) -> tuple[Any, bool, bool]:
     return annotation, nullable, False
 
 
-def _array(name: str, item: Read, nullable: bool, flexible: bool) -> Read:
-    read_length = _length(flexible, ">i")
-
+def _array(name: str, item: Read, nullable: bool, read_length: Read) -> Read:
     def read(frame: memoryview, position: int) -> tuple[Any, int]:
         count, position = read_length(frame, position)
         if count < 0:

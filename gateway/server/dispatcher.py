@@ -171,7 +171,7 @@ class Dispatcher:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s (client id %r) asks %s v%d", peer.name, client_id, api.name, api_version)
         if len(frame) >= LARGE_REQUEST_BYTES and (api.begin is None or api.names_much):
-            # copy the frame, so that its memory is free for other requests
+            # copy the frame, because its memory may be the receive buffer of all connections
             return self._begin_large(api, context, schema, bytes(frame), position)
         request = schema.read(frame, position)[0]
         try:
@@ -263,9 +263,14 @@ class Dispatcher:
         self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Deferred:
         deferred = HoldingBack()
+        let_go = context.peer.hold_room()
+        reading = self._read(api, context, schema, frame, position)  # nothing else keeps the frame
 
         async def begin_when_read() -> None:
-            request = await self._read(api, context, schema, frame, position)
+            try:
+                request = await reading
+            finally:
+                let_go()
             if request is None:
                 deferred.fail()
             elif api.handle is not None:
@@ -303,13 +308,17 @@ class Dispatcher:
         self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Any:
         """Decode the request in a thread; return None for a malformed one."""
+        view = memoryview(frame)
         try:
-            request, _ = await self._in_thread(context.charge, schema.read, memoryview(frame), position)
+            request, _ = await self._in_thread(context.charge, schema.read_large, view, position)
         except MalformedRequest as error:
             logger.warning(
                 "%s v%d of %s is malformed: %s", api.name, context.api_version, context.peer.name, error
             )
             return None
+        except asyncio.CancelledError:
+            view.release()  # the work stays in the queue of the threads, and must not keep the frame
+            raise
         return request
 
     async def _in_thread(self, charge: Charge | None, work: Callable[..., T], *arguments: Any) -> T:

@@ -20,6 +20,7 @@ connection.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from seqgate.gateway.protocol.frames import MalformedRequest, size_complaint
@@ -55,6 +56,7 @@ class Intake:
     __slots__ = (
         "_connection",
         "_headway",
+        "_holds_room",
         "_memory",
         "_muted_until_s",
         "_server",
@@ -85,6 +87,8 @@ class Intake:
         self._unmuting: asyncio.TimerHandle | None = None
         self._headway = (0, 0, 0.0)
         """Frames that came in parts, bytes of the present frame, and the time since which it is stalled."""
+        self._holds_room = False
+        """Whether a whole request, which holds back the later ones, keeps its room until it is decoded."""
 
     def attach(self, transport: asyncio.Transport) -> None:
         """Pause and resume reading of this transport from now on."""
@@ -105,7 +109,8 @@ class Intake:
         self._hold(b"")
         if self._unmuting is not None:
             self._unmuting.cancel()
-        self._memory.give_back(self)
+        if not self._holds_room:
+            self._memory.give_back(self)
         self._transport = None
         self._connection = None  # the intake and its connection refer to each other
 
@@ -296,6 +301,16 @@ class Intake:
     def _begin_parted(self, frame: memoryview) -> None:
         if self._connection is not None:
             self._connection.begin_request(frame)
+        if not self._holds_room:
+            self._memory.give_back(self)
+
+    def hold_room(self) -> Callable[[], None]:
+        """Keep the room of the request that begins until the returned function is called."""
+        self._holds_room = True
+        return self._let_go
+
+    def _let_go(self) -> None:
+        self._holds_room = False
         self._memory.give_back(self)
 
     # a stalled request

@@ -175,6 +175,11 @@ class Peer(Protocol):
     def mute(self, throttle_ms: int) -> None:
         """Read nothing from the connection for this time."""
 
+    def hold_room(self) -> Callable[[], None]:
+        """Let the request that begins count towards `queued.max.request.bytes` until the returned function is
+        called, even if the connection closes.
+        """
+
 
 def client_of(peer: Peer, client_id: str) -> ClientIdentity:
     """Return who sends a request with this client id over the connection."""

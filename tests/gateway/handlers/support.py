@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -76,6 +77,8 @@ class FakePeer:
         self.callbacks: dict[Hashable, Callable[[], None]] = {}
         self.muted_ms: list[int] = []
         """The times for which the connection was muted."""
+        self.holds_room = False
+        """Whether a large request is not decoded yet."""
 
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
         self.callbacks[key] = callback
@@ -85,6 +88,10 @@ class FakePeer:
 
     def mute(self, throttle_ms: int) -> None:
         self.muted_ms.append(throttle_ms)
+
+    def hold_room(self) -> Callable[[], None]:
+        self.holds_room = True
+        return partial(setattr, self, "holds_room", False)
 
     def hang_up(self) -> None:
         for callback in list(self.callbacks.values()):

@@ -23,8 +23,10 @@ from seqgate.gateway.protocol.frames import (
     LONGEST_TEXT_BYTES,
     MAX_ITEMS,
     MalformedRequest,
+    TooManyItems,
     parse_request_header,
     skip_tagged_fields,
+    unsigned_varint,
 )
 from seqgate.gateway.protocol.messages import request_schema
 from seqgate.gateway.protocol.schema import Read
@@ -140,6 +142,18 @@ class TestTooManyItems:
         body = (MAX_ITEMS + 1).to_bytes(4, "big") + b"\0\1t" * (MAX_ITEMS + 1)
         with pytest.raises(MalformedRequest, match="names 200001 items"):
             metadata_request(body)
+
+    def test_nested_arrays_of_a_large_request_together(self) -> None:
+        """Each of two groups with 100,000 topics is within the limit alone."""
+        half = MAX_ITEMS // 2
+        group = b"\2a" + unsigned_varint(half + 1) + b"\1\1\0" * half + b"\0"
+        schema = request_schema(9, 8)
+        one = memoryview(unsigned_varint(2) + group + b"\0\0")
+        for _ in range(3):  # each request is counted anew
+            assert len(schema.read_large(one, 0)[0].groups[0].topics) == half
+        two = memoryview(unsigned_varint(3) + group * 2 + b"\0\0")
+        with pytest.raises(TooManyItems, match="names 200002 items"):
+            schema.read_large(two, 0)
 
 
 TAGS = {

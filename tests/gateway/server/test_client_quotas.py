@@ -328,7 +328,7 @@ async def test_the_time_of_threads_counts(
             looked_up = client.dispatcher._schemas[3, 4]
             client.dispatcher._schemas[3, 4] = (
                 looked_up[0],
-                looked_up[1]._replace(read=slow(looked_up[1].read)),
+                looked_up[1]._replace(read=slow(looked_up[1].read), entity_type=None),
             )
             answer = await client.ask("metadata", 4, topics=topics, allow_auto_topic_creation=False)
         assert answer["throttle_time"] == 1000

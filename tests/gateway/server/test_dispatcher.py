@@ -70,6 +70,27 @@ async def test_a_client_that_hangs_up_in_the_same_turn(
     assert [str(warning.message) for warning in recwarn] == []
 
 
+async def test_a_large_request_keeps_its_room_until_it_is_decoded(tmp_path: Path) -> None:
+    """A request that names too much is counted, too, and its connection closes."""
+    names = [f"state-{number}" for number in range(20_000)]
+    async with open_node(tmp_path) as node:
+        dispatcher = Dispatcher(APIS, node.services)
+        answer = dispatcher.begin(memoryview(encode("list_groups", 4, {"states_filter": names})), node.peer)
+        assert isinstance(answer, Deferred)
+        assert node.peer.holds_room
+        while dispatcher.running:
+            await asyncio.sleep(0)
+        assert not node.peer.holds_room
+        assert answer.answer
+        groups = [{"group_id": "g", "topics": [{"name": "", "partition_indexes": []}] * 100_000}] * 2
+        answer = dispatcher.begin(memoryview(encode("offset_fetch", 8, {"groups": groups})), node.peer)
+        assert isinstance(answer, Deferred)
+        while dispatcher.running:
+            await asyncio.sleep(0)
+        assert not node.peer.holds_room
+        assert answer.failed
+
+
 async def test_at_debug_a_request_is_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     frame = memoryview(
         encode("api_versions", 3, {"client_software_name": "x", "client_software_version": "1"})
