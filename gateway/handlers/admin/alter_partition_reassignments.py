@@ -172,28 +172,33 @@ async def handle_list(context: RequestContext[TopicServices], request: Any) -> A
     topics = []
     async for name, indexes in in_slices(named):
         topic = None if denied else by_name.get(name)
-        partitions = [_row(index) for index in indexes if denied]
-        partitions += [
-            _row(index, partition.replicas, partition.adding_replicas, partition.removing_replicas)
-            for index in indexes
-            if topic is not None
-            and (partition := topic.partitions.get(index)) is not None
-            and has_adding_or_removing_replicas(partition)
-        ]
+        partitions = []
+        async for index in in_slices(indexes if denied or topic is not None else ()):
+            partition = None if topic is None else topic.partitions.get(index)
+            if denied:
+                partitions.append(_row(context, index))
+            elif partition is not None and has_adding_or_removing_replicas(partition):
+                moved = partition.replicas, partition.adding_replicas, partition.removing_replicas
+                partitions.append(_row(context, index, *moved))
         if partitions or denied:
-            topics.append(context.row("OngoingTopicReassignment", name=name, partitions=partitions))
+            topics.append(context.row("OngoingTopicReassignment", name=name, partitions=tuple(partitions)))
     return context.answer(**told(denied), topics=tuple(topics))
 
 
 def _row(
-    index: int, replicas: Sequence[int] = (), adding: Sequence[int] = (), removing: Sequence[int] = ()
-) -> dict[str, Any]:
-    return {
-        "partition_index": index,
-        "replicas": tuple(replicas),
-        "adding_replicas": tuple(adding),
-        "removing_replicas": tuple(removing),
-    }
+    context: RequestContext[TopicServices],
+    index: int,
+    replicas: Sequence[int] = (),
+    adding: Sequence[int] = (),
+    removing: Sequence[int] = (),
+) -> Any:
+    return context.row(
+        "OngoingPartitionReassignment",
+        partition_index=index,
+        replicas=tuple(replicas),
+        adding_replicas=tuple(adding),
+        removing_replicas=tuple(removing),
+    )
 
 
 LIST_PARTITION_REASSIGNMENTS_API = Api(key=46, versions=(0, 0), reaches=api.topics, handle=handle_list)

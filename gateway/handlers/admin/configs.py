@@ -104,6 +104,7 @@ from seqgate.gateway.metadata.image import (
 from seqgate.gateway.metadata.producer_ids import node_id_of
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
 from seqgate.gateway.runtime.loop import log_output
+from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from seqgate.gateway.security.certificates import RenewableListener, StoreError
@@ -249,6 +250,7 @@ DESCRIBE_CONFIGS_API = Api(
 
 _NO_LOGGERS: Final = ApiError(ErrorCode.invalid_request, f"Unknown resource type {BROKER_LOGGER_RESOURCE}")
 """The refusal of AlterConfigs for loggers, as in Kafka."""
+_REPEATED: Final = ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
 
 
 async def handle_alter(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -256,20 +258,8 @@ async def handle_alter(context: RequestContext[TopicServices], request: Any) -> 
     configurations that it does not name to their defaults.
     """
     replaces = context.api_key == ALTER_CONFIGS_API.key
-    alterations: Sequence[Alteration] = [
-        Alteration(
-            resource.resource_type,
-            resource.resource_name,
-            [
-                ConfigChange(each.name, each.value, getattr(each, "config_operation", ConfigOperation.SET))
-                for each in resource.configs
-            ],
-            denied=_NO_LOGGERS
-            if replaces and resource.resource_type == BROKER_LOGGER_RESOURCE
-            else config_refusal(context, Operation.ALTER_CONFIGS, resource),
-        )
-        for resource in request.resources
-    ]
+    refusals = await _refusals(context, request.resources, replaces=replaces)
+    alterations: Sequence[Alteration] = [found for found in refusals if isinstance(found, Alteration)]
 
     def whole(image: MetadataImage, alteration: Alteration) -> Alteration:
         return replacing(image, alteration) if replaces else alteration
@@ -297,13 +287,40 @@ async def handle_alter(context: RequestContext[TopicServices], request: Any) -> 
         ),
         note=note,
     )
-    errors = repeat(outcome, len(alterations)) if isinstance(outcome, ApiError) else outcome
-    return context.answer(
-        responses=[
-            {**told(error), "resource_type": each.resource_type, "resource_name": each.resource_name}
-            for each, error in zip(alterations, errors, strict=True)
+    errors = repeat(outcome) if isinstance(outcome, ApiError) else iter(outcome)
+    rows = []
+    async for resource, found in in_slices(zip(request.resources, refusals, strict=True)):
+        error = found if isinstance(found, ApiError) else next(errors)
+        place = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
+        rows.append(context.row("AlterConfigsResourceResponse", **told(error), **place))
+    return context.answer(responses=tuple(rows))
+
+
+async def _refusals(
+    context: RequestContext[TopicServices], resources: Sequence[Any], *, replaces: bool
+) -> list[Alteration | ApiError]:
+    """Return the alteration of each resource, or its error where that does not depend on the metadata. The
+    decision holds up other requests, so it gets as few resources as possible.
+    """
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    found: list[Alteration | ApiError] = []
+    async for resource in in_slices(resources):
+        resource_type, name = resource.resource_type, resource.resource_name
+        if times[resource_type, name] > 1:
+            found.append(_REPEATED)
+            continue
+        changes = [
+            ConfigChange(each.name, each.value, getattr(each, "config_operation", ConfigOperation.SET))
+            async for each in in_slices(resource.configs)
         ]
-    )
+        if replaces and resource_type == BROKER_LOGGER_RESOURCE:
+            denied: ApiError | None = _NO_LOGGERS
+        else:
+            denied = config_refusal(context, Operation.ALTER_CONFIGS, resource)
+        alteration = Alteration(resource_type, name, changes, denied=denied)
+        error = _request_error(alteration, context.node.config, context.node.node_id)
+        found.append(alteration if error is None else error)
+    return found
 
 
 def replacing(image: MetadataImage, alteration: Alteration) -> Alteration:
@@ -339,11 +356,11 @@ def alter_configs(
     """The resources without configurations, of each type with a limit, that the request configures."""
     for alteration in alterations:
         if times[alteration.resource_type, alteration.resource_name] > 1:
-            errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
+            errors.append(_REPEATED)
             continue
         outcome: list[ConfigRecord] | ApiError
         if alteration.resource_type == BROKER_LOGGER_RESOURCE:
-            outcome = _loggers_error(alteration, node_id, loggers) or []
+            outcome = _loggers_error(alteration, config, node_id, loggers) or []
         else:
             outcome = _records_or_error(image, alteration, config, node_id)
         resource_type = alteration.resource_type
@@ -396,10 +413,11 @@ def proposed_values(image: MetadataImage, alteration: Alteration) -> dict[str, s
     return proposed
 
 
-def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str]) -> ApiError | None:
+def _loggers_error(
+    alteration: Alteration, config: Config, node_id: int, loggers: Collection[str]
+) -> ApiError | None:
     return (
-        _form_error(alteration)
-        or alteration.denied
+        _request_error(alteration, config, node_id)
         or logger_error(alteration.resource_name, node_id, alteration.changes, loggers)
         or _hiding_error(alteration)
     )
@@ -420,7 +438,7 @@ def _request_error(alteration: Alteration, config: Config, node_id: int) -> ApiE
         return error
     if alteration.resource_type == BROKER_RESOURCE:
         return _broker_error(alteration, config, node_id) or alteration.denied
-    if alteration.resource_type not in {TOPIC_RESOURCE, GROUP_RESOURCE, CLIENT_METRICS_RESOURCE}:
+    if alteration.resource_type not in _KINDS:
         return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
     return alteration.denied
 
@@ -573,7 +591,7 @@ async def refuse_unusable(
     `whole` returns all changes of an alteration.
     """
     checked = list(alterations)
-    for index, alteration in enumerate(alterations):
+    async for index, alteration in in_slices(enumerate(alterations)):
         refusal = await _refusal_of_change(context, whole(context.services.metadata_log.image, alteration))
         if refusal is not None:
             checked[index] = replace(alteration, denied=refusal)

@@ -76,7 +76,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     else:
         refused = [topic for topic in request.topics or () if _names_nothing(topic)]
     if refused:
-        return _refuse_all(context, module, request.topics)
+        return await _refuse_all(context, module, request.topics)
     topics = await _topics(context, module, request)
     asked = getattr(request, "include_cluster_authorized_operations", False)
     node = context.node
@@ -99,19 +99,19 @@ def _names_nothing(topic: Any) -> bool:
     return topic.name is None and getattr(topic, "topic_id", None) is None
 
 
-def _refuse_all(context: RequestContext[Services], module: ModuleType, topics: Sequence[Any]) -> Any:
+async def _refuse_all(context: RequestContext[Services], module: ModuleType, topics: Sequence[Any]) -> Any:
     """Refuse a malformed request: every topic gets INVALID_REQUEST, and no broker is listed."""
+    error = ErrorCode.invalid_request
+    rows = [
+        _topic_error(module, error, topic.name or "", getattr(topic, "topic_id", None))
+        async for topic in in_slices(topics)
+    ]
     return context.answer(
         brokers=(),
         cluster_id=None,
         controller_id=-1,
-        topics=tuple(
-            _topic_error(
-                module, ErrorCode.invalid_request, topic.name or "", getattr(topic, "topic_id", None)
-            )
-            for topic in topics
-        ),
-        error_code=ErrorCode.invalid_request,
+        topics=tuple(rows),
+        error_code=error,
         cluster_authorized_operations=NOT_ASKED,
     )
 

@@ -35,6 +35,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -204,7 +205,9 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
     times = Counter(topic.name for topic in request.topics)
     once = (name for name, count in times.items() if count == 1)
     denied = await refused_topics(context, Operation.ALTER, once)
-    topics = [_more_partitions(topic) for topic in request.topics if topic.name not in denied]
+    topics = [
+        _more_partitions(topic) async for topic in in_slices(request.topics) if topic.name not in denied
+    ]
     counts = {topic.name: topic.count for topic in topics}
     decide = charge_mutations(
         context,
@@ -228,7 +231,11 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
     results = await _results_once_durable_with_logs(context, decide, request.timeout, note, names)
     refusal = ApiError(ErrorCode.topic_authorization_failed)
     results = [TopicResult(name=name, error=refusal) for name in sorted(denied)] + results
-    return context.answer(results=[{"name": result.name, **told(result.error)} for result in results])
+    rows = [
+        context.row("CreatePartitionsTopicResult", name=result.name, **told(result.error))
+        async for result in in_slices(results)
+    ]
+    return context.answer(results=tuple(rows))
 
 
 def create_partitions(
@@ -346,38 +353,75 @@ May = Callable[[Operation, str], bool]
 
 async def handle_delete_topics(context: RequestContext[TopicServices], request: Any) -> Any:
     """Delete the topics, unless `delete.topic.enable` is off."""
-    if context.api_version >= 6:
-        topics = [TopicToDelete(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
-    else:
-        topics = [TopicToDelete(name=name) for name in request.topic_names]
-    may = None if has_on_cluster(context, Operation.DELETE) else context.may_topic
-    results: list[TopicResult] | ApiError
+    asked = request.topics if context.api_version >= 6 else request.topic_names
+    topics = [_topic_to_delete(topic) async for topic in in_slices(asked)]
     if context.node.config.bool("delete.topic.enable"):
-        decide = charge_mutations(
-            context,
-            topics,
-            lambda image, some: delete_topics(image, some, may),
-            key=lambda topic: topic.name or topic.topic_id,
-            partitions=lambda image, result: len(image.topics_by_name[str(result.name)].partitions),
-            strict_since=DELETE_TOPICS_STRICT_SINCE,
-        )
-
-        def note(results: Sequence[TopicResult]) -> None:
-            deleted = [str(result.name) for result in results if not result.error]
-            log_change(context, "deleted topic", deleted)
-
-        results = await change_metadata_until_it_counts(context, decide, request.timeout, note=note)
+        results = await _delete_topics(context, topics, request.timeout)
     else:
         has_code = context.api_version >= FIRST_WITH_DELETION_DISABLED
         code = ErrorCode.topic_deletion_disabled if has_code else ErrorCode.invalid_request
-        results = ApiError(code, "Topic deletion is disabled.")
-    if isinstance(results, ApiError):
-        results = [TopicResult(name=topic.name, topic_id=topic.topic_id, error=results) for topic in topics]
-    return context.answer(
-        responses=[
-            {"name": result.name, "topic_id": result.topic_id, **told(result.error)} for result in results
-        ]
+        error = ApiError(code, "Topic deletion is disabled.")
+        results = [_refused(topic, error) for topic in topics]
+    rows = [
+        context.row("DeletableTopicResult", name=result.name, topic_id=result.topic_id, **told(result.error))
+        async for result in in_slices(results)
+    ]
+    return context.answer(responses=tuple(rows))
+
+
+def _topic_to_delete(asked: Any) -> TopicToDelete:
+    if isinstance(asked, str):
+        return TopicToDelete(name=asked)
+    return TopicToDelete(name=asked.name, topic_id=asked.topic_id)
+
+
+async def _delete_topics(
+    context: RequestContext[TopicServices], asked: Sequence[TopicToDelete], time_limit: timedelta
+) -> list[TopicResult]:
+    """Delete the topics, and return the result of each. The decision holds up other requests and may be made
+    again, so the rights are checked before it, each once.
+    """
+    may: May | None = None if has_on_cluster(context, Operation.DELETE) else cache(context.may_topic)
+    refusals = await _deletion_refusals(context, asked, may)
+    topics = [topic for topic, refusal in refusals.items() if refusal is None]
+    decide = charge_mutations(
+        context,
+        topics,
+        lambda image, some: delete_topics(image, some, may),
+        key=lambda topic: topic.name or topic.topic_id,
+        partitions=lambda image, result: len(image.topics_by_name[str(result.name)].partitions),
+        strict_since=DELETE_TOPICS_STRICT_SINCE,
     )
+
+    def note(results: Sequence[TopicResult]) -> None:
+        deleted = [str(result.name) for result in results if not result.error]
+        log_change(context, "deleted topic", deleted)
+
+    decided = await change_metadata_until_it_counts(context, decide, time_limit, note=note)
+    if isinstance(decided, ApiError):
+        decided = [_refused(topic, decided) for topic in topics]
+    results = iter(decided)
+    return [refusal or next(results) for refusal in refusals.values()]
+
+
+async def _deletion_refusals(
+    context: RequestContext[TopicServices], topics: Sequence[TopicToDelete], may: May | None
+) -> dict[TopicToDelete, TopicResult | None]:
+    """Return the topics, each once, with the results of those that are refused for now and ever."""
+    times = Counter(topics)
+    image = context.services.metadata_log.image
+    refusals: dict[TopicToDelete, TopicResult | None] = {}
+    async for topic in in_slices(times):
+        error = _deletion_error(topic, is_repeated=times[topic] > 1)
+        if error is not None:
+            refusals[topic] = _refused(topic, error)
+        else:
+            refusals[topic] = None if may is None else _denial(topic, _find(image, topic), may)
+    return refusals
+
+
+def _refused(topic: TopicToDelete, error: ApiError) -> TopicResult:
+    return TopicResult(name=topic.name, topic_id=topic.topic_id, error=error)
 
 
 def delete_topics(
@@ -386,34 +430,26 @@ def delete_topics(
     """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
     `may` is None if the client may delete all topics.
     """
-    names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
-    ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)
-    results: dict[tuple[str | None, uuid.UUID | None], TopicResult] = {}
+    results: list[TopicResult] = []
     records: list[MetadataRecord] = []
     deleted: set[uuid.UUID] = set()
-    for topic in topics:
-        key = (topic.name, topic.topic_id)
-        if key in results:
-            continue
-        error = _deletion_error(topic, names, ids)
+    for topic, count in Counter(topics).items():
+        error = _deletion_error(topic, is_repeated=count > 1)
         found = None if error else _find(image, topic)
         denied = None if error or may is None else _denial(topic, found, may)
         if denied is not None:
-            results[key] = denied
+            results.append(denied)
         elif found is None:
-            results[key] = TopicResult(
-                name=topic.name, topic_id=topic.topic_id, error=error or _not_found(topic)
-            )
+            results.append(_refused(topic, error or _not_found(topic)))
         elif found.topic_id in deleted:
             text = "The provided topic name maps to an ID that was already supplied."
-            results[key] = TopicResult(
-                name=found.name, topic_id=found.topic_id, error=ApiError(ErrorCode.invalid_request, text)
-            )
+            error = ApiError(ErrorCode.invalid_request, text)
+            results.append(TopicResult(name=found.name, topic_id=found.topic_id, error=error))
         else:
             deleted.add(found.topic_id)
             records.append(RemoveTopicRecord(found.topic_id))
-            results[key] = TopicResult(name=found.name, topic_id=found.topic_id)
-    return Decision(records, list(results.values()))
+            results.append(TopicResult(name=found.name, topic_id=found.topic_id))
+    return Decision(records, results)
 
 
 def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:
@@ -444,18 +480,14 @@ def _not_found(topic: TopicToDelete) -> ApiError:
     return ApiError(ErrorCode.unknown_topic_id, UNKNOWN_TOPIC_ID_MESSAGE)
 
 
-def _deletion_error(
-    topic: TopicToDelete, names: Mapping[str, int], ids: Mapping[uuid.UUID, int]
-) -> ApiError | None:
+def _deletion_error(topic: TopicToDelete, *, is_repeated: bool) -> ApiError | None:
     text = None
     if topic.name is None and topic.topic_id is None:
         text = "Neither topic name nor id were specified."
     elif topic.name is not None and topic.topic_id is not None:
         text = "You may not specify both topic name and topic id."
-    elif topic.name is not None and names[topic.name] > 1:
-        text = "Duplicate topic name."
-    elif topic.topic_id is not None and ids[topic.topic_id] > 1:
-        text = "Duplicate topic id."
+    elif is_repeated:
+        text = "Duplicate topic name." if topic.topic_id is None else "Duplicate topic id."
     return ApiError(ErrorCode.invalid_request, text) if text else None
 
 

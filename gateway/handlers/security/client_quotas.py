@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -49,6 +49,7 @@ from seqgate.gateway.metadata.records import (
     ClientQuotaRecord,
     QuotaEntity,
 )
+from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 
@@ -73,26 +74,32 @@ _WORD_HASHES: Final = {
 
 async def handle_alter(context: RequestContext[TopicServices], request: Any) -> Any:
     """Alter the quotas of each entity, or only check the changes when `validate_only` is set."""
-    alterations = [
-        QuotaAlteration(
-            entity_of((part.entity_type, part.entity_name) for part in entry.entity),
-            [QuotaChange(change.key, None if change.remove else change.value) for change in entry.ops],
-        )
-        for entry in request.entries
-    ]
-    outcomes = await _alter(context, alterations, validate_only=request.validate_only)
+    outcomes: AlteredQuotas | ApiError = _DENIED
+    if context.may_cluster(Operation.ALTER_CONFIGS):
+        alterations = [_alteration(entry) async for entry in in_slices(request.entries)]
+        outcomes = await _alter(context, alterations, validate_only=request.validate_only)
+    answered: Iterable[tuple[Iterable[tuple[str, str | None]], ApiError | None]]
     if isinstance(outcomes, ApiError):
-        rows = [
-            _row([(part.entity_type, part.entity_name) for part in entry.entity], outcomes)
-            for entry in request.entries
-        ]
+        answered = ((_parts(entry), outcomes) for entry in request.entries)
     else:
-        rows = [_row(parts_as_answered(entity), error) for entity, error in outcomes.errors.items()]
-    return context.answer(entries=rows)
+        answered = ((parts_as_answered(entity), error) for entity, error in outcomes.errors.items())
+    rows = []
+    async for parts, error in in_slices(answered):
+        entity = [
+            context.row("EntityData", entity_type=kind, entity_name=name)
+            async for kind, name in in_slices(parts)
+        ]
+        rows.append(context.row("EntryData", **told(error), entity=tuple(entity)))
+    return context.answer(entries=tuple(rows))
 
 
-def _row(parts: Iterable[tuple[str, str | None]], error: ApiError | None) -> dict[str, Any]:
-    return {**told(error), "entity": _entity(parts)}
+def _alteration(entry: Any) -> QuotaAlteration:
+    changes = [QuotaChange(change.key, None if change.remove else change.value) for change in entry.ops]
+    return QuotaAlteration(entity_of(_parts(entry)), changes)
+
+
+def _parts(entry: Any) -> Iterator[tuple[str, str | None]]:
+    return ((part.entity_type, part.entity_name) for part in entry.entity)
 
 
 def _entity(parts: Iterable[tuple[str, str | None]]) -> list[dict[str, str | None]]:
@@ -102,9 +109,6 @@ def _entity(parts: Iterable[tuple[str, str | None]]) -> list[dict[str, str | Non
 async def _alter(
     context: RequestContext[TopicServices], alterations: Sequence[QuotaAlteration], *, validate_only: bool
 ) -> AlteredQuotas | ApiError:
-    if not context.may_cluster(Operation.ALTER_CONFIGS):
-        return _DENIED
-
     def note(outcomes: AlteredQuotas) -> None:
         if not validate_only:
             log_change(context, "altered the quotas of", list(map(_described, outcomes.made)))

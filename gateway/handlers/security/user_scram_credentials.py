@@ -17,7 +17,8 @@ KafkaApis.handleDescribeUserScramCredentialsRequest, ScramImage.describe.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -29,6 +30,7 @@ from seqgate.gateway.metadata.decision import ApiError, Decision, told
 from seqgate.gateway.metadata.java_hash_map import in_java_hash_map_order, string_hash
 from seqgate.gateway.metadata.records import MetadataRecord, RemoveUserScramCredentialRecord
 from seqgate.gateway.metadata.users import StoredUsers, record_of_credential
+from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.services import TopicServices
 from seqgate.gateway.security.acls.access import Operation
 from seqgate.gateway.security.sasl.scram_credential import (
@@ -44,6 +46,7 @@ MAX_NAME_BYTES: Final = 1_024
 MAX_SALT_BYTES: Final = 1_024
 """Bytes of a salt, and of a salted password; more: UNACCEPTABLE_CREDENTIAL. Kafka has no such limit."""
 _MECHANISMS: Final = frozenset(ScramHash)
+_DENIED: Final = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
 
 class Deletion(NamedTuple):
@@ -67,22 +70,27 @@ class Upsertion(NamedTuple):
 
 
 async def handle_alter(context: RequestContext[TopicServices], request: Any) -> Any:
-    deletions = [Deletion(entry.name, entry.mechanism) for entry in request.deletions]
-    upsertions = [
-        Upsertion(entry.name, entry.mechanism, entry.iterations, entry.salt, entry.salted_password)
-        for entry in request.upsertions
+    names = dict.fromkeys(entry.name for entry in chain(request.deletions, request.upsertions))
+    outcomes: Mapping[str, ApiError | None] | ApiError = _DENIED
+    if context.may_cluster(Operation.ALTER):
+        outcomes = await _alter(context, request)
+    if isinstance(outcomes, ApiError):
+        outcomes = dict.fromkeys(names, outcomes)
+    rows = [
+        context.row("AlterUserScramCredentialsResult", user=name, **told(error))
+        async for name, error in in_slices(outcomes.items())
     ]
-    outcomes = await _alter(context, deletions, upsertions)
-    return context.answer(results=[{"user": name, **told(error)} for name, error in outcomes.items()])
+    return context.answer(results=tuple(rows))
 
 
 async def _alter(
-    context: RequestContext[TopicServices], deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
-) -> Mapping[str, ApiError | None]:
-    names = [deletion.name for deletion in deletions] + [upsertion.name for upsertion in upsertions]
-    if not context.may_cluster(Operation.ALTER):
-        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-        return dict.fromkeys(names, refusal)
+    context: RequestContext[TopicServices], request: Any
+) -> Mapping[str, ApiError | None] | ApiError:
+    deletions = [Deletion(entry.name, entry.mechanism) async for entry in in_slices(request.deletions)]
+    upsertions = [
+        Upsertion(entry.name, entry.mechanism, entry.iterations, entry.salt, entry.salted_password)
+        async for entry in in_slices(request.upsertions)
+    ]
     most = context.node.config.int("seqgate.scram.users.max")
 
     def note(outcomes: Mapping[str, ApiError | None]) -> None:
@@ -91,10 +99,9 @@ async def _alter(
         changed = [change.name for change in upsertions if not outcomes[change.name]]
         log_change(context, "set the SCRAM credential of", changed)
 
-    outcomes = await change_metadata_until_it_counts(
+    return await change_metadata_until_it_counts(
         context, lambda image: alter_users(image.users, deletions, upsertions, most=most), note=note
     )
-    return dict.fromkeys(names, outcomes) if isinstance(outcomes, ApiError) else outcomes
 
 
 def alter_users(
@@ -190,11 +197,14 @@ def _record_of(change: Deletion | Upsertion) -> MetadataRecord:
 async def handle_describe(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the mechanisms and iterations of the users that the request names, or of all."""
     names = [user.name for user in request.users or ()]
-    if not context.may_cluster(Operation.DESCRIBE):
-        error = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-        return context.answer(**told(error), results=[_result("", error) for _ in names])
-    found = describe_users(context.services.metadata_log.image.users, names)
-    return context.answer(**told(None, ""), results=[_result(name, outcome) for name, outcome in found])
+    denied = None if context.may_cluster(Operation.DESCRIBE) else _DENIED
+    found: Iterable[tuple[str, Mapping[ScramHash, ScramCredential] | ApiError]]
+    if denied is not None:
+        found = repeat(("", denied), len(names))
+    else:
+        found = describe_users(context.services.metadata_log.image.users, names)
+    rows = [_result(context, name, outcome) async for name, outcome in in_slices(found)]
+    return context.answer(**told(denied, ""), results=tuple(rows))
 
 
 def describe_users(
@@ -204,8 +214,9 @@ def describe_users(
     users come in the order of Java's HashMap, those of one bucket as they are named or were created.
     """
     if not names:
-        for name in in_java_hash_map_order(stored.by_name, string_hash):
-            yield name, stored.by_name[name]
+        present = dict(stored.by_name)  # which other requests change
+        for name in in_java_hash_map_order(present, string_hash):
+            yield name, present[name]
         return
     counts = Counter(names)
     for name in in_java_hash_map_order(counts, string_hash):
@@ -219,16 +230,17 @@ def describe_users(
             yield name, ApiError(ErrorCode.resource_not_found, text)
 
 
-def _result(name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError) -> dict[str, Any]:
+def _result(
+    context: RequestContext[TopicServices], name: str, outcome: Mapping[ScramHash, ScramCredential] | ApiError
+) -> Any:
     error, credentials = (outcome, {}) if isinstance(outcome, ApiError) else (None, outcome)
-    return {
-        "user": name,
-        **told(error, ""),
-        "credential_infos": [
-            {"mechanism": hashing.value, "iterations": credential.iterations}
-            for hashing, credential in sorted(credentials.items())
-        ],
-    }
+    infos = [
+        {"mechanism": hashing.value, "iterations": credential.iterations}
+        for hashing, credential in sorted(credentials.items())
+    ]
+    return context.row(
+        "DescribeUserScramCredentialsResult", user=name, **told(error, ""), credential_infos=infos
+    )
 
 
 DESCRIBE_USER_SCRAM_CREDENTIALS_API = Api(

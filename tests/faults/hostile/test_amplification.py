@@ -150,6 +150,39 @@ def test_a_partition_asked_for_over_and_over_is_told_once(wide: tuple[Scene, lis
         ("describe_groups", 5, lambda names: {"groups": names}),
         ("describe_transactions", 0, lambda names: {"transactional_ids": names}),
         ("metadata", 9, lambda names: {"topics": [{"name": name} for name in names]}),
+        ("delete_topics", 5, lambda names: {"topic_names": names, "timeout": 30_000}),
+        (
+            "create_partitions",
+            3,
+            lambda names: {"topics": [{"name": name, "count": 2} for name in names], "timeout": 30_000},
+        ),
+        (
+            "incremental_alter_configs",
+            1,
+            lambda names: {
+                "resources": [{"resource_type": 2, "resource_name": name, "configs": []} for name in names]
+            },
+        ),
+        (
+            "list_partition_reassignments",
+            0,
+            lambda names: {"topics": [{"name": name, "partition_indexes": [0]} for name in names]},
+        ),
+        (
+            "alter_client_quotas",
+            1,
+            lambda names: {
+                "entries": [
+                    {"entity": [{"entity_type": "user", "entity_name": name}], "ops": []} for name in names
+                ]
+            },
+        ),
+        (
+            "alter_user_scram_credentials",
+            0,
+            lambda names: {"deletions": [{"name": name, "mechanism": 1} for name in names]},
+        ),
+        ("describe_user_scram_credentials", 0, lambda names: {"users": [{"name": name} for name in names]}),
     ],
 )
 def test_twenty_thousand_names_that_nobody_knows(

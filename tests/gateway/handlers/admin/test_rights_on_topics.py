@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.runtime.loop.log_output import AUDIT
+from seqgate.gateway.runtime.topics.metadata_log import Decide
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
@@ -340,6 +341,31 @@ class TestDeleteTopics:
                 "delete_topics", version, topic_names=["hidden", "none"], timeout=30_000
             )
             assert [result["error_code"] for result in answer["responses"]] == [DENIED, DENIED]
+
+    async def test_a_decision_that_is_made_again_asks_for_no_right_again(
+        self, node: Node, rights: Rights, client: Asking, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[tuple[Operation, str]] = []
+        log = node.services.topics.metadata_log
+        commit = log.commit
+
+        def allows(principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> bool:
+            if kind is TOPIC:
+                asked.append((operation, name))
+            return operation is Operation.DESCRIBE and kind is TOPIC and name == "none"
+
+        async def commit_after_a_lost_race(decide: Decide[Any]) -> Any:
+            decide(log.image)
+            return await commit(decide)
+
+        monkeypatch.setattr(rights, "allows", allows)
+        monkeypatch.setattr(log, "commit", commit_after_a_lost_race)
+        assert await self.codes(client, ["hidden", "none"]) == {"hidden": DENIED, "none": UNKNOWN}
+        assert sorted(asked) == sorted(
+            (operation, name)
+            for operation in (Operation.DESCRIBE, Operation.DELETE)
+            for name in ("hidden", "none")
+        )
 
 
 class TestConfigs:
