@@ -87,7 +87,8 @@ class TimeLimit:
         self, work: Coroutine[Any, Any, T], of: str = "", *, late: Callable[[T], object] | None = None
     ) -> T:
         """Wait for the work while there is time; `of` names its subject for `seqgate tasks`. Raises
-        TimeoutError. `late` is called with the result of work that ends well after its time.
+        TimeoutError. `late` is called with the result of work that ends well after its time, or after the
+        client has disconnected.
         """
         left_s = self.left_s
         if left_s <= 0:
@@ -98,7 +99,7 @@ class TimeLimit:
         doing = tasks.start(task, work)
         try:
             return await asyncio.wait_for(asyncio.shield(doing), left_s)
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError):
             if late is not None:
                 doing.add_done_callback(partial(_tell, late))
             raise

@@ -117,6 +117,42 @@ async def test_the_log_names_what_was_moved(node: Node, caplog: pytest.LogCaptur
     ]
 
 
+@pytest.mark.parametrize(
+    ("api", "version", "fields", "line"),
+    [
+        (
+            "alter_partition_reassignments",
+            0,
+            {"topics": [{"name": "t", "partitions": [{"partition_index": 1, "replicas": [THIS]}]}]},
+            f"reassigned partition t-1 to [{THIS}]",
+        ),
+        (
+            "elect_leaders",
+            2,
+            {"election_type": PREFERRED, "topic_partitions": [{"topic": "t", "partitions": [0]}]},
+            "elected the preferred leader of t-0",
+        ),
+    ],
+)
+async def test_the_log_names_what_was_moved_after_the_client_hung_up(
+    node: Node, caplog: pytest.LogCaptureFixture, api: str, version: int, fields: dict[str, Any], line: str
+) -> None:
+    await reassign(node, (0, [OTHER, THIS]))
+    caplog.set_level(logging.INFO, "seqgate.changes")
+    client = Asking(node)
+    async with node.services.topics.metadata_log._lock:  # the change before it takes its time
+        answer = client.begin(api, version, timeout=TIMEOUT_MS, **fields)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        answer.abandon()
+        while client.dispatcher.running:
+            await asyncio.sleep(0)
+        (change,) = node.services.node.tasks
+    while change.ended_ms is None:
+        await asyncio.sleep(0)
+    assert [message.partition(", by ")[0] for message in caplog.messages] == [line]
+
+
 async def test_an_election_that_takes_too_long_goes_on(node: Node) -> None:
     await reassign(node, (0, [OTHER, THIS]))
     assert await elect(node, 0, timeout_ms=50) == {0: int(ErrorCode.request_timed_out)}
