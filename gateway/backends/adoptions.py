@@ -97,8 +97,10 @@ class Adoptions(Readiness):
     # --- what is here
 
     def begin(self, image: MetadataImage) -> None:
-        """Take the metadata of the start: what the start has not restored is not here."""
-        self._absent = {
+        """Take the metadata of the start: what the start has not restored is not here. `start` takes newer
+        metadata in the same way: a gateway that joined and ended meanwhile may have led a partition.
+        """
+        self._absent |= {
             key
             for topic in image.topics_by_id.values()
             for index, partition in topic.partitions.items()
@@ -192,6 +194,7 @@ class Adoptions(Readiness):
         self._sessions, self._uploads = sessions, uploads
         self._turns = asyncio.Semaphore(ADOPTIONS_AT_ONCE)
         services.topics.metadata_log.add_listener(self.changed)
+        self.begin(services.topics.metadata_log.image)
         self._drop_outdated()
         self._order(self._absent)
 

@@ -25,6 +25,7 @@ from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.log import Storage
 from seqgate.log.rebuilding import BUCKET_SESSION
+from seqgate.pid_allocator import ProducerIdAllocator
 from tests.gateway.backends.test_uploads import TOPIC, Running, running
 
 
@@ -218,27 +219,12 @@ async def test_a_start_after_a_clean_stop_rebuilds_nothing_and_reads_later_chang
     await again.stop()
 
 
-async def test_records_of_a_gateway_that_ran_during_the_start_are_not_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It led its partitions in the same leader epoch as before, and has ended when the start goes on."""
+def _other(tmp_path: Path) -> AbstractAsyncContextManager[Running]:
+    return running(tmp_path, f"log.dirs={tmp_path / 'other'}", "node.id=2")
 
-    def other() -> AbstractAsyncContextManager[Running]:
-        return running(tmp_path, f"log.dirs={tmp_path / 'other'}", "node.id=2")
 
-    async with other() as first:
-        await first.create()
-        await first.append(1)
-    rebuild = bucket_start.rebuild_directory
-
-    async def slow(*given: Any) -> Any:
-        made = await rebuild(*given)
-        monkeypatch.setattr(bucket_start, "rebuild_directory", rebuild)
-        async with other() as meanwhile:
-            await meanwhile.append(2)
-        return made
-
-    monkeypatch.setattr(bucket_start, "rebuild_directory", slow)
+async def _check_takeover(tmp_path: Path) -> None:
+    """Start a gateway that must adopt three records of `_other`, and go on behind them."""
     async with running(tmp_path, "node.id=1") as second:
         registry = second.gateway.services.partitions.registry
         while registry.get(TOPIC, 0) is None:
@@ -246,3 +232,43 @@ async def test_records_of_a_gateway_that_ran_during_the_start_are_not_lost(
         assert second.partition.log.log_end_offset == 3
         await second.append(1)
         assert second.partition.log.log_end_offset == 4
+
+
+async def test_records_of_a_gateway_that_ran_during_the_start_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It led its partitions in the same leader epoch as before, and has ended when the start goes on."""
+    async with _other(tmp_path) as first:
+        await first.create()
+        await first.append(1)
+    rebuild = bucket_start.rebuild_directory
+
+    async def slow(*given: Any) -> Any:
+        made = await rebuild(*given)
+        monkeypatch.setattr(bucket_start, "rebuild_directory", rebuild)
+        async with _other(tmp_path) as meanwhile:
+            await meanwhile.append(2)
+        return made
+
+    monkeypatch.setattr(bucket_start, "rebuild_directory", slow)
+    await _check_takeover(tmp_path)
+
+
+async def test_records_of_a_gateway_that_joined_before_the_start_claims_producer_ids_are_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim folds the registration in, before this gateway follows who leads what."""
+    async with _other(tmp_path) as first:
+        await first.create()
+        await first.append(1)
+    claim = ProducerIdAllocator.start
+
+    async def late(allocator: ProducerIdAllocator) -> bool:
+        monkeypatch.setattr(ProducerIdAllocator, "start", claim)
+        async with _other(tmp_path) as meanwhile:
+            has_ids = await claim(allocator)
+            await meanwhile.append(2)
+        return has_ids
+
+    monkeypatch.setattr(ProducerIdAllocator, "start", late)
+    await _check_takeover(tmp_path)
