@@ -364,11 +364,11 @@ class BucketBackend(Backend):
             try:
                 if await journal.has_more():
                     await metadata_log.catch_up()
-            except (StoreFailed, Refused) as error:
+            except (StoreFailed, Refused, LogError) as error:
+                if journal.has_ended:
+                    logger.info("the metadata of the cluster is not followed any more: %s", error)
+                    return
                 logger.debug("the metadata of the cluster can't be read now: %s", error)
-            except LogError as error:
-                logger.info("the metadata of the cluster is not followed any more: %s", error)
-                return
             except Exception:
                 logger.exception("a change of the metadata can't be folded in")
 

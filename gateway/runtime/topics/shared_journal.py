@@ -63,6 +63,11 @@ class SharedJournal:
         """The first object, and the first offset, that the local log lacks; None if it misses changes."""
         return (self._shared.next_seq, self._shared.next_offset) if self._is_copying else None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether every later call raises StorageFailed. Before, an error is that of one call."""
+        return self._ended.done()
+
     async def has_more(self) -> bool:
         """Return whether others changed the metadata since the last look. Raises StoreFailed, Refused."""
         return await self._shared.has_more()
@@ -73,7 +78,7 @@ class SharedJournal:
         while entries := await self._settled(self._shared.read(at_once)):
             for entry in entries:
                 await self._take(entry)
-            if self._ended.done():
+            if self.has_ended:
                 raise StorageFailed(self._ended.result())
             if len(entries) < at_once:
                 return
@@ -98,7 +103,7 @@ class SharedJournal:
 
     async def _settled(self, call: Coroutine[Any, Any, T]) -> T:
         """Return the call's result. Raises StorageFailed for its errors, and once the journal has ended."""
-        if self._ended.done():
+        if self.has_ended:
             call.close()
             raise StorageFailed(self._ended.result())
         running = asyncio.ensure_future(call)
@@ -159,7 +164,7 @@ class SharedJournal:
 
     def _note_end(self, sentence: str) -> None:
         """End the journal: the next call raises. The change that says so has been made, maybe here."""
-        if not self._ended.done():
+        if not self.has_ended:
             self._ended.set_result(sentence)
             for ended in self.on_ended:
                 ended(sentence)

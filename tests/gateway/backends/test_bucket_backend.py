@@ -27,6 +27,9 @@ from seqgate.log import Storage
 from seqgate.log.rebuilding import BUCKET_SESSION
 from seqgate.pid_allocator import ProducerIdAllocator
 from tests.gateway.backends.test_uploads import TOPIC, Running, running
+from tests.gateway.cluster.wal.virtual import in_virtual_time
+from tests.gateway.runtime.topics.shared_writers import count_in, open_writer
+from tests.support.simulated_objects import SimulatedBucket
 
 
 def gateway(path: Path, bucket: Path | None) -> Gateway:
@@ -272,3 +275,29 @@ async def test_records_of_a_gateway_that_joined_before_the_start_claims_producer
 
     monkeypatch.setattr(ProducerIdAllocator, "start", late)
     await _check_takeover(tmp_path)
+
+
+def test_the_metadata_is_followed_after_a_refused_read_until_the_journal_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        bucket = SimulatedBucket()
+        follower, other = [await open_writer(tmp_path, bucket, number) for number in range(2)]
+
+        async def refuse(_: int) -> NoReturn:
+            monkeypatch.undo()
+            raise Refused("no right to read")
+
+        monkeypatch.setattr(follower.shared, "read", refuse)
+        backend = gateway(tmp_path / "cache", tmp_path / "bucket").backend
+        assert isinstance(backend, BucketBackend)
+        following = asyncio.create_task(backend._follow_metadata(follower.journal, follower.metadata))
+        await other.count()
+        await asyncio.sleep(10)
+        assert count_in(follower.metadata.image) == 1
+        follower.journal.give_up("the gateway stops")
+        await other.count()
+        await asyncio.sleep(10)
+        assert following.done()
+
+    in_virtual_time(scene())
