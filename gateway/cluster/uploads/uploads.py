@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -41,6 +42,8 @@ from seqgate.gateway.cluster.wal.backups import is_pinned
 from seqgate.gateway.cluster.wal.ended import StoredSessions
 from seqgate.gateway.cluster.wal.persistence import PersistentReads
 from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from seqgate.gateway.cluster.wal.sessions import CorruptRegistration
+from seqgate.gateway.cluster.wal.wal_object import CorruptWalObject
 from seqgate.gateway.tasks import end_tasks
 from seqgate.log import IncompatibleFormat, LogError, PartitionLog, Storage, StorageFailed
 
@@ -51,7 +54,7 @@ CHECKED_EVERY_S: Final = 1.0
 ADOPTED_AFTER_S: Final = 60.0
 """The time after a start, or an adoption, at which a round begins if logs of ended sessions have records of
 our partitions. A gateway that never runs for a whole interval uploads, too; otherwise these logs would grow
-for ever, and each start would read all of them."""
+for ever, and each start would read all of them. If that fails, it is tried again as much later."""
 COLLECTED_EVERY_S: Final = 60.0
 """The time between two collections of the logs of ended sessions, beside those in rounds."""
 MOST_TRIES: Final = 5
@@ -80,10 +83,11 @@ class Uploads:
         self._wal = wal
         self._coverage = coverage
         self._sessions = sessions
-        self._has_asked = False
-        """Whether the session has asked which of its partitions have records in logs of ended sessions."""
+        self._asks_s = -math.inf
+        """When the session asks which of its partitions have records in logs of ended sessions: never again
+        once it knows."""
         self._adopted_s: float | None = None
-        """When partitions were adopted that no round has uploaded yet."""
+        """When partitions were adopted that no round has uploaded yet, or when a round failed to."""
         self._held_bytes = 0
         """The bytes of the session's write-ahead log that were not covered after the last round."""
         self._partitions = partitions
@@ -155,25 +159,31 @@ class Uploads:
                 logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
 
     async def _is_due(self, waited_s: float) -> bool:
-        """Return whether a round must begin, so long after the one before. Raises as `EndedLogs.collect`."""
+        """Return whether a round must begin, so long after the one before."""
         # What the last round could not upload, say of an offline partition, would begin round after round.
         grown_bytes = self._coverage.size_bytes - self._held_bytes
         if waited_s >= self._limits.interval_s or grown_bytes >= self._limits.wal_max_bytes:
             return True
         if self._adopted_s is not None and self._seconds() - self._adopted_s >= ADOPTED_AFTER_S:
             return True
-        if self._has_asked or waited_s < ADOPTED_AFTER_S:
-            return False
-        return await self._learn_earlier()
+        return waited_s >= ADOPTED_AFTER_S and await self._learn_earlier()
 
     async def _learn_earlier(self) -> bool:
-        """Learn once which partitions of ours need a manifest for ended logs; return whether any does."""
-        if self._has_asked:
+        """Learn once which partitions of ours need a manifest for ended logs; return whether any does. A
+        failure holds up no upload, and the session asks again ADOPTED_AFTER_S later.
+        """
+        if self._seconds() < self._asks_s:
             return False
-        self._has_asked = True
-        uncovered = set(await self.ended.uncovered()).intersection(self._partitions.all())
-        self._coverage.begin(uncovered)
-        return bool(uncovered)
+        self._asks_s = self._seconds() + ADOPTED_AFTER_S
+        try:
+            uncovered = await self.ended.uncovered()
+        except (Refused, StorageFailed, CorruptWalObject, CorruptRegistration, IncompatibleFormat) as error:
+            logger.warning("the records of earlier sessions can't be looked up now to upload them: %s", error)
+            return False
+        self._asks_s = math.inf
+        ours = set(uncovered).intersection(self._partitions.all())
+        self.adopted(ours)
+        return bool(ours)
 
     def adopted(self, partitions: Iterable[PartitionKey]) -> None:
         """Upload adopted partitions within ADOPTED_AFTER_S, so that earlier leaders' logs are collected."""
@@ -208,12 +218,17 @@ class Uploads:
 
     async def _round(self) -> None:
         await self._learn_earlier()
-        self._adopted_s = None
+        has_adopted, self._adopted_s = self._adopted_s is not None, None
         present = set(self._partitions.all())
         wanting = self._coverage.wanting()
         gone = {*wanting, *self._manifests.partitions()} - present
         deleted = {partition for partition in gone if not self._partitions.exists(partition)}
-        await self._upload(sorted(present), wanting)
+        try:
+            await self._upload(sorted(present), wanting)
+        except Exception:
+            if has_adopted:
+                self._adopted_s = self._seconds()
+            raise
         for partition in sorted(deleted):
             await self._load_deleted(partition)
         await self._wal.barrier()
