@@ -71,6 +71,7 @@ class MetadataSnapshots:
         self._listed_at: int | None = None
         """The end of the log at the last listing of snapshots."""
         self._shortened_to = 0
+        """The newest snapshot below which nothing is left that may be deleted."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -164,7 +165,10 @@ class MetadataSnapshots:
         if older <= self._shortened_to or not is_old:
             return
         first, second = [await self._sound(seq) for seq in (older, newest)]
-        if first is None or second is None or first.kept_end is None:
+        if first is None or second is None:
+            return
+        if first.kept_end is None:
+            self._shortened_to = older
             return
         if first.kept_end < older:
             await self._deletions.move_boundary(SHORTENED_KEY, older)

@@ -18,7 +18,9 @@ from seqgate.gateway.backends import metadata_snapshots
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.backends.metadata_snapshots import MetadataSnapshots
-from seqgate.gateway.cluster.wal.sessions import decode_boundary
+from seqgate.gateway.cluster.metadata.shared_log import read_snapshot
+from seqgate.gateway.cluster.wal.persistence import PersistentReads
+from seqgate.gateway.cluster.wal.sessions import Snapshot, decode_boundary
 from seqgate.gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
 from seqgate.gateway.metadata.image import MetadataImage
 from tests.gateway.admin.cluster.test_status_and_verify import answer
@@ -229,6 +231,30 @@ async def test_what_a_crash_left_amid_the_deletion_is_deleted_later(tmp_path: Pa
         older, _ = present(tmp_path, "meta/snapshot")
         left = present(tmp_path)
         assert left == [0, *range(older, left[-1] + 1)]
+
+
+async def test_snapshots_for_which_nothing_may_be_deleted_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier release may still read the log from its beginning."""
+    read: list[int] = []
+
+    async def read_without_end(reads: PersistentReads, seq: int) -> Snapshot | None:
+        read.append(seq)
+        found = await read_snapshot(reads, seq)
+        return None if found is None else found._replace(kept_end=None)
+
+    monkeypatch.setattr(metadata_snapshots, "read_snapshot", read_without_end)
+    async with running(tmp_path, OFTEN, SOON) as gateway:
+        await shortened(gateway)
+        await snapshots_of(gateway).work()
+        first, second = present(tmp_path, "meta/snapshot")
+        assert read == [first, second]
+        await create_topics(gateway, 12, 6)
+        await snapshots_of(gateway).work()
+        third = present(tmp_path, "meta/snapshot")[-1]
+        assert read == [first, second, second, third]
+        assert set(range(third)) <= {*present(tmp_path)}
 
 
 async def test_a_gateway_that_missed_the_deletion_stops_with_a_sentence(tmp_path: Path) -> None:
