@@ -13,7 +13,7 @@ A running gateway so stages partitions beside those that it serves (`StagedParti
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -185,9 +185,11 @@ class RebuiltDirectory:
         self._recovery_points: dict[tuple[str, int], int] = {}
 
     @classmethod
-    def begin(cls, storage: Storage, path: Path, session: bytes) -> RebuiltDirectory:
-        """Lock the directory, write BUCKET_SESSION, empty the rest but for the clients of producers, which no
-        bucket has. Raises DirectoryLocked, OSError.
+    def begin(
+        cls, storage: Storage, path: Path, session: bytes, kept: Collection[str] = ()
+    ) -> RebuiltDirectory:
+        """Lock the directory, write BUCKET_SESSION, empty the rest but for what no bucket has: the clients of
+        producers, and the files `kept`. Raises DirectoryLocked, OSError.
         """
         storage.make_directories(str(path))
         storage.lock(str(path / LOCK))
@@ -195,7 +197,7 @@ class RebuiltDirectory:
         try:
             # First and durably: a directory of records without this file is taken for one that no bucket has.
             LocalDurability(storage).replace(str(path / BUCKET_SESSION), session)
-            storage.empty(str(path), kept={LOCK, BUCKET_SESSION, PRODUCER_CLIENTS})
+            storage.empty(str(path), kept={LOCK, BUCKET_SESSION, PRODUCER_CLIENTS, *kept})
         except BaseException:
             directory.abandon()
             raise

@@ -63,6 +63,7 @@ from seqgate.gateway.metadata.records import decode_record
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
 from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.gateway.runtime.topics.stored_image import image_of, session_state
 from seqgate.log import Durability, IncompatibleFormat, Storage
 from seqgate.log.format.records import iterate_records
@@ -330,7 +331,7 @@ async def rebuild_directory(
     begun_s = time.monotonic()
     ended = [EndedSession(each.node_id, each.session, each.nonce, log.end_seq) for each, log in sealed]
     batches = list(metadata_batches(known))
-    directory = RebuiltDirectory.begin(storage, path, local_session)
+    directory = RebuiltDirectory.begin(storage, path, local_session, kept={SEEN_FILE})
     try:
         is_whole = is_copied(known)
         end_offset = write_metadata(directory, METADATA, batches) if is_whole else end_offset_of(known)

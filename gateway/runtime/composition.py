@@ -146,7 +146,7 @@ async def compose(
         readiness=around.readiness,
     )
     await lifecycle.start()
-    blocks = open_store(config, metadata_log, Path(directory.files), directory.environment.durability)
+    blocks = open_store(config, metadata_log, Path(directory.files), machine.storage)
     producer_ids = open_producer_ids(config, blocks, machine.clock)
     group_configs = GroupConfigs(config, metadata_log)
     internal_topics = InternalTopics(metadata_log, partitions, brokers)

@@ -10,7 +10,7 @@ from seqgate.gateway.metadata.producer_ids import claim_block, move_next
 from seqgate.gateway.metadata.records import ProducerIdsRecord
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
-from seqgate.log import Durability, LogError
+from seqgate.log import LocalDurability, LogError, Storage
 from seqgate.pid_allocator import (
     LastSeenPort,
     NextIdBehind,
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 SEEN_FILE = "producer-id-store-seen.json"
-"""File in the data directory with this gateway's last view of a shared store."""
+"""File in the data directory with this gateway's last view of a shared store; no bucket has the file."""
 
 
 def open_store(
-    config: Config, metadata_log: MetadataLog, files: Path, durability: Durability
+    config: Config, metadata_log: MetadataLog, files: Path, storage: Storage
 ) -> EmbeddedBlockStore | RedisBlockStore:
     """Return the store of blocks of the settings; `files` is the directory of this process's files."""
     if config.str("seqgate.producer.id.store") == "embedded":
         return EmbeddedBlockStore(metadata_log, config.int("node.id"))
     from seqgate.pid_allocator.seen_file import SeenFile  # noqa: PLC0415 - only with Redis
 
-    return open_redis_store(config, SeenFile(files / SEEN_FILE, durability.replace))
+    return open_redis_store(config, SeenFile(files / SEEN_FILE, LocalDurability(storage).replace))
 
 
 def open_redis_store(config: Config, last_seen: LastSeenPort | None) -> RedisBlockStore:

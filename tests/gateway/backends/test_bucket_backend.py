@@ -23,17 +23,20 @@ from seqgate.gateway.cluster.rebuild.local_session import read_local_session
 from seqgate.gateway.cluster.wal.sessions import sessions
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
+from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.log import Storage
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN
 from seqgate.log.rebuilding import BUCKET_SESSION
-from seqgate.pid_allocator import ProducerIdAllocator
+from seqgate.pid_allocator import LastSeen, ProducerIdAllocator
+from seqgate.pid_allocator.redis_store import RedisBlockStore
 from tests.gateway.backends.test_uploads import TOPIC, Running, running
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.gateway.runtime.topics.shared_writers import count_in, open_writer
 from tests.support.simulated_objects import SimulatedBucket
 
 
-def gateway(path: Path, bucket: Path | None) -> Gateway:
-    overrides = [f"log.dirs={path}", "listeners=PLAINTEXT://127.0.0.1:0"]
+def gateway(path: Path, bucket: Path | None, *settings: str) -> Gateway:
+    overrides = [f"log.dirs={path}", "listeners=PLAINTEXT://127.0.0.1:0", *settings]
     if bucket is not None:
         bucket.mkdir(exist_ok=True)
         overrides.append(f"seqgate.cluster=file://{bucket}")
@@ -99,6 +102,26 @@ async def test_a_cache_that_somebody_changed_is_rebuilt(tmp_path: Path, lost: st
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert await live(tmp_path / "cache", tmp_path / "bucket") == first
     assert path.exists()
+
+
+async def test_a_rebuild_keeps_what_was_seen_of_the_producer_ids_in_redis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr(Storage, "fsync_path", lambda _, path: flushed.append(path))
+    first = gateway(tmp_path / "cache", tmp_path / "bucket", "seqgate.producer.id.store=redis")
+    await first.start()
+    store = first.services.coordinators.producer_ids._store
+    assert isinstance(store, RedisBlockStore)
+    assert store._last_seen is not None
+    await store._last_seen.save(LastSeen("a", 5))
+    path = tmp_path / "cache" / SEEN_FILE
+    assert f"{path}.tmp" in flushed, "a power cut takes it"
+    await first.stop()
+    (tmp_path / "cache" / CLEAN_SHUTDOWN).unlink()
+    before = path.read_bytes()
+    await live(tmp_path / "cache", tmp_path / "bucket")
+    assert path.read_bytes() == before
 
 
 def contents(path: Path) -> dict[Path, bytes]:
