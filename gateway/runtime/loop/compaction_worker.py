@@ -17,6 +17,7 @@ from seqgate.log.compaction import (
     CleaningFailed,
     CleaningFinished,
     CleaningJob,
+    CleaningReport,
     decode_report,
     encode_job,
 )
@@ -43,24 +44,42 @@ class CompactionWorker:
         """Clean a log in the process; await `take` with each cleaned segment once it is durable.
 
         When the process dies, the result is a CleaningFailed, and the next call starts another process. When
-        `take` raises, the process is killed and the error is raised.
+        `take` raises, or this call is cancelled, the error is raised after the process has ended.
         """
+        try:
+            report = await self._first_report(job)
+            while isinstance(report, CleanedSegment):
+                await take(report)
+                report = await self._next_report()
+        except BaseException:
+            # The process must have stopped writing. Its other reports must not answer a later job.
+            self.kill()
+            await self.close()
+            raise
+        return report
+
+    async def _first_report(self, job: CleaningJob) -> CleaningReport:
+        """Give the process the job; return the first report, as `_next_report` does."""
         try:
             process = await self._started()
             assert process.stdin is not None
             frame = encode_job(job)
             process.stdin.write(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
             await process.stdin.drain()
-            while True:
-                report = decode_report.decode(await self._next_frame(process))
-                if not isinstance(report, CleanedSegment):
-                    return report
-                await take(report)
+        except OSError as error:
+            return CleaningFailed(await self._death(error))
+        return await self._next_report()
+
+    async def _next_report(self) -> CleaningReport:
+        """Return the next report of the process; CleaningFailed when the process has died."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        stdout = self._process.stdout
+        try:
+            length = int.from_bytes(await stdout.readexactly(_LENGTH_BYTES), "big")
+            return decode_report.decode(await stdout.readexactly(length))
         except (OSError, asyncio.IncompleteReadError) as error:
             return CleaningFailed(await self._death(error))
-        except BaseException:
-            self.kill()
-            raise
 
     async def _started(self) -> asyncio.subprocess.Process:
         if self._process is None or self._process.returncode is not None:
@@ -77,12 +96,6 @@ class CompactionWorker:
             logger.info("a process for compaction was started, pid %d", self._process.pid)
         return self._process
 
-    @staticmethod
-    async def _next_frame(process: asyncio.subprocess.Process) -> bytes:
-        assert process.stdout is not None
-        length = int.from_bytes(await process.stdout.readexactly(_LENGTH_BYTES), "big")
-        return await process.stdout.readexactly(length)
-
     async def _death(self, error: Exception) -> str:
         process, self._process = self._process, None
         if process is None:
@@ -97,10 +110,11 @@ class CompactionWorker:
                 self._process.kill()
 
     async def close(self) -> None:
-        """End the process, which must be idle, and wait for it."""
-        process, self._process = self._process, None
+        """End the process, which must be idle or killed, and wait for it."""
+        process = self._process
         if process is None:
             return
         if process.stdin is not None:
             process.stdin.close()
         await process.wait()
+        self._process = None

@@ -252,7 +252,6 @@ class Compaction:
         except (StorageFailed, OSError) as error:
             outcome = CleaningFailed(str(error), is_of_disk=True)
         except asyncio.CancelledError:
-            await worker.close()  # the process was killed, and must have stopped writing
             await asyncio.to_thread(self._delete_cleaned, partition.log.directory, token)
             raise
         if isinstance(outcome, CleaningFinished):
