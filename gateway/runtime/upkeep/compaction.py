@@ -403,22 +403,28 @@ class CompactionProgress:
         self._log_directory = log_directory
         self._partitions = partitions
         self._entries: dict[tuple[str, int], PartitionProgress] = {}
+        self._next_save: asyncio.Handle | None = None
+        """The save of this turn of the event loop, for the partitions that were closed in the turn."""
         self.uncleanable = 0
         """The partitions that are not compacted any more until the gateway restarts."""
 
     def load(self) -> None:
         """Load the checkpoint, without partitions that no longer exist, or whose log is not here: a topic may
-        have been deleted and created again under the name while nobody could forget the entry.
+        have been deleted and created again under the name while nobody could forget the entry. Their rows go
+        from the file, too: at a later start such a partition may be here again, with other records.
         """
+        rows = read_cleaned_offsets(self._storage, self._root)
         here = {key: log.topic_id for key, log in self._log_directory.stored().items()}
         here |= {(log.topic, log.partition): log.topic_id for log in self._log_directory.logs()}
-        for (name, index), offset in read_cleaned_offsets(self._storage, self._root).items():
+        for (name, index), offset in rows.items():
             topic = self._partitions.by_name.get(name)
             if topic is None or not topic.has(index) or (name, index) not in here:
                 continue
             # An end that was not clean leaves no topic id of logs that are not open.
             if here[name, index] in {None, topic.topic_id}:
                 self._entries[name, index] = PartitionProgress(topic.topic_id, clean_end_offset=offset)
+        if len(self._entries) < len(rows):
+            self.save()
 
     def clean_end_offset(self, key: tuple[str, int]) -> int | None:
         """Return the offset at which the last cleaning of a partition (topic, index), open or not, ended."""
@@ -440,10 +446,14 @@ class CompactionProgress:
         return entry
 
     def closed(self, partition: Partition) -> None:
-        """Drop the entry of a partition that others lead: its log may come back with other bytes."""
+        """Drop the entry of a partition that others lead: its log may come back with other bytes. One
+        save follows for all partitions that are closed in this turn of the event loop.
+        """
         entry = self._entries.get((partition.topic, partition.index))
         if entry is not None and entry.topic_id == partition.topic_id:
             self._drop((partition.topic, partition.index))
+            if self._next_save is None and entry.clean_end_offset is not None:
+                self._next_save = asyncio.get_running_loop().call_soon(self.save)
 
     def forget(self, topic_ids: Iterable[uuid.UUID]) -> None:
         """Drop the entries of deleted topics, so that new topics of these names do not get them."""
@@ -459,6 +469,9 @@ class CompactionProgress:
 
     def save(self) -> None:
         """Write the checkpoint without a flush; log an error."""
+        if self._next_save is not None:
+            self._next_save.cancel()
+            self._next_save = None
         offsets = {
             key: entry.clean_end_offset
             for key, entry in self._entries.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,8 +80,7 @@ def test_a_damaged_file_means_that_nothing_was_cleaned(tmp_path: Path, content: 
 
 def test_missing_partitions_are_left_out(tmp_path: Path) -> None:
     (tmp_path / CLEANER_OFFSETS).write_text("0\n2\nt 9 7\nu 0 8\n")
-    progress = loaded(tmp_path)
-    progress.save()
+    loaded(tmp_path)
     assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n0\n"
 
 
@@ -91,13 +91,27 @@ def test_a_topic_that_was_created_again_meanwhile_was_not_cleaned(tmp_path: Path
     assert loaded(tmp_path, stored=()).clean_end_offset(("t", 0)) is None
 
 
-def test_a_log_that_goes_to_another_gateway_comes_back_dirty(tmp_path: Path) -> None:
+def test_a_topic_that_is_created_again_after_a_start_without_it_was_not_cleaned(tmp_path: Path) -> None:
+    (tmp_path / CLEANER_OFFSETS).write_text("0\n1\nt 0 7\n")
+    loaded(tmp_path, stored=())
+    assert loaded(tmp_path, TWO, stored=(TWO,)).clean_end_offset(("t", 0)) is None
+
+
+async def test_a_log_that_goes_to_another_gateway_comes_back_dirty_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
     progress = loaded(tmp_path)
-    progress.of(partition()).clean_end_offset = 77
+    for index in range(2):
+        progress.of(partition(index=index)).clean_end_offset = 77
+    progress.save()
     progress.closed(partition(TWO))
     assert progress.clean_end_offset(("t", 0)) == 77
     progress.closed(partition())
     assert progress.clean_end_offset(("t", 0)) is None
+    progress.closed(partition(index=1))
+    await asyncio.sleep(0)
+    again = loaded(tmp_path)
+    assert [again.clean_end_offset(("t", index)) for index in range(2)] == [None, None]
 
 
 def test_cleanings_add_up() -> None:
