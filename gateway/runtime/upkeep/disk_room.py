@@ -123,7 +123,9 @@ class DiskRoom:
             self.reopening = asyncio.get_running_loop().create_task(self._reopen_all())
 
     async def _reopen_all(self) -> None:
-        """Reopen the logs that lacked room, one after the other, until one fails."""
+        """Reopen the logs that lacked room, one after the other, until one fails. The next pass begins with
+        the logs after it, so that a log that can't be recovered keeps no other one offline.
+        """
         for log in list(self._lists.short_of_room):
             owner = self._owner_of(log)
             if owner is None and not self._metadata_log.is_stored_in(log):
@@ -133,6 +135,8 @@ class DiskRoom:
                 await self._recoveries.reopen(log, owner)
             except (IncompatibleFormat, LogError, OSError, MemoryError) as error:
                 logger.warning("%s-%d stays offline: %s", log.topic, log.partition, error)
+                if log in self._lists.short_of_room:
+                    self._lists.short_of_room[log] = self._lists.short_of_room.pop(log)
                 self._checks_to_skip = CHECKS_BETWEEN_TRIES
                 return
 

@@ -208,6 +208,35 @@ async def test_a_failed_reopening_is_tried_again_later(
         assert not partition.log.offline
 
 
+async def test_a_partition_that_stays_offline_keeps_no_other_one_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, run = Disk(), Recovery.run
+
+    def fail_for_the_first(recovery: Recovery) -> None:
+        if recovery.place.topic == damaged.topic:
+            raise OSError(errno.EIO, "broken")
+        run(recovery)
+
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        await create(node, "second")
+        damaged = await taken_offline(node, disk, errno.ENOSPC)
+        second = node.services.partitions.registry.get("second", 0)
+        assert second is not None
+        disk.error = errno.ENOSPC
+        with pytest.raises(StorageFailed):
+            second.append(batch(), NOW_MS)
+        disk.error = 0
+        with monkeypatch.context() as broken:
+            broken.setattr(Recovery, "run", fail_for_the_first)
+            for _ in range(CHECKS_BETWEEN_TRIES + 2):
+                await check(node)
+        assert (damaged.log.offline, second.log.offline) == (True, False)
+        for _ in range(CHECKS_BETWEEN_TRIES + 1):
+            await check(node)
+        assert not damaged.log.offline
+
+
 async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
