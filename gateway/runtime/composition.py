@@ -241,7 +241,7 @@ async def compose(
                 memory,
                 cold_reads,
             ),
-            disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
+            disk_room=DiskRoom(config, directory, partitions, recoveries),
             compaction=compaction,
             backups=backups if around.has_whole_directory or around.stage_all is not None else None,
             find_uploads=around.find_uploads,

@@ -142,9 +142,6 @@ class MetadataLog:
         assert self._folded.log is not None
         return self._folded.log
 
-    def is_stored_in(self, log: PartitionLog) -> bool:
-        return log is self._folded.log
-
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` with the records of every later change."""
         self._folded.listeners.append(listener)

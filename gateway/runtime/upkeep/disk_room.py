@@ -19,7 +19,6 @@ from typing import Final
 from seqgate.gateway.config import Config
 from seqgate.gateway.runtime.partitions.partition import Partition, Recoveries
 from seqgate.gateway.runtime.partitions.registry import Partitions
-from seqgate.gateway.runtime.topics.metadata_log import MetadataLog
 from seqgate.gateway.sizes import size_in_words
 from seqgate.log import IncompatibleFormat, LogDirectory, LogError, PartitionLog
 
@@ -40,12 +39,7 @@ class DiskRoom:
     """
 
     def __init__(
-        self,
-        config: Config,
-        log_directory: LogDirectory,
-        partitions: Partitions,
-        metadata_log: MetadataLog,
-        recoveries: Recoveries,
+        self, config: Config, log_directory: LogDirectory, partitions: Partitions, recoveries: Recoveries
     ) -> None:
         self.is_short = False
         self.is_disk_short = False
@@ -54,11 +48,11 @@ class DiskRoom:
         self.free_bytes: int | None = None
         """The free space at the last check; None before the first one."""
         self._config = config
+        self._log_directory = log_directory
         self._environment = log_directory.environment
         self._lists = log_directory.lists
         self._path = config.str("log.dirs")
         self._partitions = partitions
-        self._metadata_log = metadata_log
         self._recoveries = recoveries
         self.reopening: asyncio.Task[None] | None = None
         self._is_gone = False
@@ -127,18 +121,25 @@ class DiskRoom:
         the logs after it, so that a log that can't be recovered keeps no other one offline.
         """
         for log in list(self._lists.short_of_room):
-            owner = self._owner_of(log)
-            if owner is None and not self._metadata_log.is_stored_in(log):
+            topic, index = log.topic, log.partition
+            if self._log_directory.opened(topic, index) is not log:
                 self._lists.short_of_room.pop(log, None)
                 continue
+            served = self._partitions.by_name.get(topic)
+            if served is not None and served.unknown_or_led_elsewhere(index):
+                continue  # It is being handed over.
+            owner = self._owner_of(log)
             try:
                 await self._recoveries.reopen(log, owner)
             except (IncompatibleFormat, LogError, OSError, MemoryError) as error:
-                logger.warning("%s-%d stays offline: %s", log.topic, log.partition, error)
+                logger.warning("%s-%d stays offline: %s", topic, index, error)
                 if log in self._lists.short_of_room:
                     self._lists.short_of_room[log] = self._lists.short_of_room.pop(log)
                 self._checks_to_skip = CHECKS_BETWEEN_TRIES
                 return
+            if owner is None and self._partitions.get(topic, index) is not None:
+                # The room was short when the partition was to be opened.
+                self._partitions.became_ready(topic, index)
 
     def _owner_of(self, log: PartitionLog) -> Partition | None:
         topic = self._partitions.by_name.get(log.topic)

@@ -12,6 +12,7 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.partitions.verdicts import RETRIED_EVERY_MS
 from seqgate.gateway.runtime.upkeep.disk_room import CHECKS_BETWEEN_TRIES
 from seqgate.log import Recovery, Storage, StorageFailed
+from seqgate.log.files.file_names import LEADER_EPOCHS
 from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import Buffer
 from tests.gateway.handlers.requests import create, delete
@@ -235,6 +236,29 @@ async def test_a_partition_that_stays_offline_keeps_no_other_one_offline(
         for _ in range(CHECKS_BETWEEN_TRIES + 1):
             await check(node)
         assert not damaged.log.offline
+
+
+async def test_a_partition_that_could_not_be_opened_for_want_of_room_is_opened_with_room(
+    tmp_path: Path,
+) -> None:
+    class NoRoomForEpochs(Disk):
+        def _check(self, path: str) -> None:
+            if LEADER_EPOCHS in path:
+                super()._check(path)
+
+    disk = NoRoomForEpochs()
+    async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
+        partitions, ready = node.services.partitions.registry, []
+        await create(node, "second")
+        partitions.when_ready.append(lambda topic, index: ready.append((topic, index)))
+        disk.error = errno.ENOSPC
+        assert partitions.get("second", 0) is None
+        disk.error = 0
+        await check(node)
+        opened = partitions.by_name["second"].peek(0)
+        assert opened is not None
+        assert not opened.log.offline
+        assert ready == [("second", 0)]
 
 
 async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) -> None:
