@@ -688,8 +688,8 @@ def _refuse_acks(
 
 
 def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
-    """Return the error for a partition that can't be appended to."""
-    if topic is not None:
+    """Return the error for a partition that can't be appended to, also if its topic is deleted by now."""
+    if topic is not None and topic.count:
         return int(topic.error_without(index))
     return _UNKNOWN_TOPIC_ID if isinstance(key, bytes) else _UNKNOWN_TOPIC
 

@@ -61,7 +61,7 @@ class TopicPartitions:
         self._strict_until = strict_until
         self._partitions: list[Partition | None] = []
         self.count = 0
-        """The number of partitions of the topic, open or not."""
+        """The number of partitions of the topic, open or not; 0 once the topic is deleted."""
         self.failed: set[int] = set()
         """Indexes of the partitions that could not be opened at the last attempt."""
 
@@ -114,6 +114,15 @@ class TopicPartitions:
         if partition is not None:
             self._partitions[index] = None
         return partition
+
+    def forget_all(self) -> list[Partition]:
+        """Forget all partitions, because the topic is deleted; return those that are open. Otherwise work in
+        slices that has found the topic before would open the log of a new topic of the name.
+        """
+        opened = list(self.opened())
+        self._partitions = []
+        self.count = 0
+        return opened
 
     def opened(self) -> Iterator[Partition]:
         return (partition for partition in self._partitions if partition is not None)
@@ -221,16 +230,15 @@ class Partitions:
     def _strict_from_now(self) -> int:
         return self.strict_until()
 
-    def remove_topic(self, name: str) -> TopicPartitions | None:
+    def remove_topic(self, name: str) -> None:
         topic = self.by_name.pop(name, None)
         if topic is None:
-            return None
+            return
         self.by_id.pop(topic.topic_id, None)
         self.by_key.pop(topic.name, None)
         self.by_key.pop(topic.topic_id_bytes, None)
-        for partition in topic.opened():
+        for partition in topic.forget_all():
             self._close(partition)
-        return topic
 
     def release(self, name: str, index: int) -> None:
         """Stop serving a partition that another node leads now; waiting requests learn of it. Records that

@@ -366,9 +366,10 @@ class TopicLifecycle:
             if isinstance(record, RemoveTopicRecord):
                 served = self._partitions.by_id.get(record.topic_id)
                 if served is not None:
+                    places = [(served.name, index) for index in range(served.count)]
                     self._partitions.remove_topic(served.name)
                     self._policies.pop(served.name, None)
-                    await self._delete((served.name, index) for index in range(served.count))
+                    await self._delete(places)
 
     async def _delete_strays(self) -> None:
         """Delete or set aside the logs that belong to no topic. A crash may have kept the log of a deleted

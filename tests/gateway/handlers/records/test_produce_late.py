@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ THREE = replace(Batch(records(3, 50)), base_timestamp=NOW_MS)
 PAGE_CACHE = {"flush.messages": str(2**63 - 1)}
 OK, CORRUPT, UNKNOWN_TOPIC, TOO_LARGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, STORAGE = 0, 2, 3, 10, 19, 45, 56
 UNSUPPORTED_COMPRESSION, INVALID_RECORD, INVALID_TXN, INVALID_TIMESTAMP = 76, 87, 48, 32
+UNKNOWN_TOPIC_ID = 100
 
 
 class Client:
@@ -49,11 +50,12 @@ class Client:
         self._dispatcher = Dispatcher([produce.API], node.services)
         self._sent = 0
         self.version = VERSION
+        self.topic: dict[str, Any] = {"name": TOPIC}
 
     def produce(self, batches: Batch | dict[int, Batch], *, acks: int = -1) -> Any:
         rows = batches if isinstance(batches, dict) else {0: batches}
         data = [{"index": index, "records": batch.encode()} for index, batch in rows.items()]
-        fields = {"acks": acks, "timeout": 30_000, "topic_data": [{"name": TOPIC, "partition_data": data}]}
+        fields = {"acks": acks, "timeout": 30_000, "topic_data": [{**self.topic, "partition_data": data}]}
         self._sent += 1
         frame = bytearray(encode("produce", self.version, fields, correlation_id=self._sent))
         begun = self._dispatcher.begin(memoryview(frame), self._peer)
@@ -196,6 +198,34 @@ async def test_batches_outlive_the_receive_buffer_of_a_request_that_takes_severa
         await asyncio.sleep(0)
     assert bench.client.rows(answer) == [(OK, 0)] * 3
     assert [len(bench.stored(index)) for index in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+async def test_the_later_turns_of_a_request_store_nothing_in_a_new_topic_of_the_name(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, by_id: bool
+) -> None:
+    is_created_again = asyncio.Event()
+
+    async def held(steps: Iterator[None]) -> AsyncIterator[None]:
+        await is_created_again.wait()
+        for step in steps:
+            yield step
+
+    monkeypatch.setattr(produce, "LONG_S", -1.0)
+    monkeypatch.setattr(produce, "in_slices", held)
+    by_name = bench.node.services.partitions.registry.by_name
+    await bench.create("producer", partitions=3)
+    if by_id:
+        bench.client.version, bench.client.topic = 13, {"topic_id": str(by_name[TOPIC].topic_id)}
+    answer = bench.client.produce(dict.fromkeys(range(3), THREE))
+    await delete(bench.node, TOPIC)
+    await bench.create("producer", partitions=3)
+    is_created_again.set()
+    while answer.answer is None:
+        await asyncio.sleep(0)
+    gone = UNKNOWN_TOPIC_ID if by_id else UNKNOWN_TOPIC
+    assert bench.client.rows(answer) == [(OK, 0), (gone, -1), (gone, -1)]
+    assert [len(bench.stored(index)) for index in range(3)] == [0, 0, 0]
 
 
 async def test_other_requests_run_between_the_batches_of_a_long_request(bench: Bench) -> None:
