@@ -155,7 +155,7 @@ class Cluster:
         asked.
         """
         self._check_served(api_key, oldest)
-        limit = timedelta(seconds=min(self.timeout_s or TIMEOUT_S, TIMEOUT_S))
+        limit = timedelta(seconds=self.timeout_s or TIMEOUT_S)
         return build_request(api_key, min(newest, self._versions[api_key]), timeout=limit, **fields)
 
     def _check_served(self, api_key: int, version: int) -> None:
@@ -169,8 +169,8 @@ class Cluster:
         connection that was lost is opened again. Raises Unreachable without an answer, and Refused for one
         that is an error.
         """
-        limit_s = TIMEOUT_S if is_change else self._read_timeout_s or TIMEOUT_S
-        return self._ask(address, request, limit_s, is_change=is_change)
+        read_s = None if is_change else self._read_timeout_s
+        return self._ask(address, request, read_s or self.timeout_s or TIMEOUT_S, is_change=is_change)
 
     def ask_any(self, request: Any) -> Any:
         """Return the answer of a broker to what all know: the reached one if it advertises its address, or

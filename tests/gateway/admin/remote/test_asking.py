@@ -33,7 +33,7 @@ from seqgate.gateway.admin.remote.broker import BrokerAddress
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
 from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, connected
 from seqgate.gateway.admin.remote.operations import RemoteClient
-from seqgate.gateway.admin.remote.waiting import Watch
+from seqgate.gateway.admin.remote.waiting import Deadline, Watch
 from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.admin.topics import WOULD_BE_CREATED, create_topics, describe_topics, find_topics
 from seqgate.gateway.admin.transactions import list_and_describe as transactions
@@ -186,6 +186,22 @@ def test_a_version_that_brokers_do_not_serve_is_named(broker: Broker) -> None:
             RemoteClient(cluster).ask(ListProducersRequest())
 
 
+def test_questions_changes_and_brokers_have_the_whole_time_of_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(
+        ("a:1",), BrokerAddress("a", 1), {CREATE_TOPICS: 7}, deadline=Deadline(100, lambda: 0.0)
+    )
+    waits: list[float] = []
+    monkeypatch.setattr(
+        cluster._connections, "ask", lambda _address, _request, limit_s, **_: waits.append(limit_s)
+    )
+    request = cluster.request(CREATE_TOPICS, 7, topics=[], validate_only=False)
+    for is_change in (False, True):
+        cluster.ask(cluster.reached, request, is_change=is_change)
+    assert (waits, request.timeout) == ([100, 100], timedelta(seconds=100))
+
+
 def test_a_lost_connection_is_opened_again_but_no_change_is_sent_twice(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,9 +249,8 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
         assert said[0].endswith("(NOT_LEADER_OR_FOLLOWER); still trying")
         assert said[1:] == ["the cluster works again"]
         codes += [ErrorCode.not_leader_or_follower] * 1_000
-        cluster.timeout_s = 0.01
         with pytest.raises(ControlError, match=r"orders-0: .* \(NOT_LEADER_OR_FOLLOWER\)"):
-            cluster.offsets([("orders", 0)], LATEST)
+            cluster.offsets([("orders", 0)], LATEST, patience_s=0.01)
 
 
 def test_a_change_is_sent_to_the_next_controller(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
