@@ -359,6 +359,8 @@ class Cluster:
         """
         found: dict[K, Any] = {}
         left = list(names)
+        if not left:
+            return found
         passing = _PASSING if is_change else _PASSING_FOR_QUESTIONS
         end_s = time.monotonic() + self._deadline.left_s(patience_s and (self.timeout_s or patience_s))
         while left:
@@ -537,8 +539,9 @@ class Cluster:
         try:
             starts, ends = (self.offsets(wanted, each, patience_s=0.0) for each in (EARLIEST, LATEST))
         except ControlError:
-            if not self._deadline.left_s(TIMEOUT_S):
+            if self._deadline.is_over:
                 raise
+            self._deadline.answered()
             return {}
         return {place: (starts[place], ends[place]) for place in wanted if place in starts and place in ends}
 
@@ -638,7 +641,7 @@ def _unanswered(
 
 def _gave_up(deadline: Deadline, address: BrokerAddress) -> Unreachable | None:
     """Return the error of a command whose time is over; None while it has time left."""
-    if deadline.left_s(TIMEOUT_S):
+    if not deadline.is_over:
         return None
     return Unreachable(f"gave up after {deadline.limit_s:g} s: {address.shown} does not answer")
 

@@ -54,8 +54,13 @@ class Deadline:
             self._until_s = now_s + self.limit_s
         return min(most_s, max(0.0, self._until_s - now_s))
 
+    @property
+    def is_over(self) -> bool:
+        """Whether requests have waited for the whole time."""
+        return self._until_s is not None and self._now_s() >= self._until_s
+
     def answered(self) -> None:
-        """Note an answer."""
+        """Note an answer, or that the command does without it."""
         self._until_s = None
 
 

@@ -202,6 +202,23 @@ def test_questions_changes_and_brokers_have_the_whole_time_of_the_command(
     assert (waits, request.timeout) == ([100, 100], timedelta(seconds=100))
 
 
+def test_the_time_of_a_command_does_not_run_while_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    deadline = Deadline(5, lambda: now_s)
+    cluster = Cluster(("a:1",), BrokerAddress("a", 1), deadline=deadline)
+
+    def unanswered(*_: Any, **__: Any) -> None:
+        assert deadline.left_s(1) == 1
+        raise Unreachable("the broker did not answer")
+
+    assert cluster.spans([]) == {}
+    now_s = 6.0  # the person reads the question of the command
+    monkeypatch.setattr(cluster, "offsets", unanswered)
+    assert cluster.spans([("orders", 0)]) == {}
+    now_s = 12.0
+    assert deadline.left_s(30) == 5
+
+
 def test_a_lost_connection_is_opened_again_but_no_change_is_sent_twice(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -82,5 +82,7 @@ def test_the_time_of_a_command_runs_over_all_unanswered_requests() -> None:
     assert deadline.left_s(5) == 1
     now_s = 7
     assert deadline.left_s(5) == 0
+    assert deadline.is_over
     deadline.answered()
+    assert not deadline.is_over
     assert (deadline.left_s(30), Deadline(None).left_s(30)) == (6, 30)
