@@ -147,7 +147,7 @@ def begin_session(connection: socket.socket, address: BrokerAddress) -> socket.s
     return connection
 
 
-class Unanswered(Exception):
+class Unanswered(OSError):
     """A broker accepts connections, and gave no answer; the text is why. `is_late`: not in time."""
 
     def __init__(self, reason: str, *, is_late: bool) -> None:

@@ -592,25 +592,8 @@ def connected(
     """
     watch = watch or Watch()
     deadline = Deadline(timeout_s)
-    share_s = deadline.left_s(CONNECT_TIMEOUT_S * len(addresses)) / len(addresses)
-
-    def first_answer(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int], socket.socket]:
-        is_last = (address.host, address.port) == addresses[-1]
-        end_s = time.monotonic() + deadline.left_s(BOOTSTRAP_TIMEOUT_S)
-        while True:
-            try:
-                with watch.asking(address.shown):
-                    return address, *greet(address, share_s)
-            except Unanswered as error:
-                if error.is_late and not is_last:
-                    raise TimeoutError from None
-                if time.monotonic() >= end_s:
-                    raise _unanswered(address, error, watch.trouble, deadline) from error
-                time.sleep(RECONNECT_S)
-
-    reached, versions, connection = first_that_answers(
-        [BrokerAddress(*address, security, timeout_s) for address in addresses], first_answer
-    )
+    places = [BrokerAddress(*address, security, timeout_s) for address in addresses]
+    reached, versions, connection = _reached(places, watch, deadline)
     names = tuple(shown_address(*address) for address in addresses)
     deadline.answered()
     cluster = Cluster(names, reached, versions, connection, watch, deadline, read_timeout_s)
@@ -623,6 +606,37 @@ def connected(
         raise told from error
     finally:
         cluster.close()
+
+
+def _reached(
+    addresses: Sequence[BrokerAddress], watch: Watch, deadline: Deadline
+) -> tuple[BrokerAddress, dict[int, int], socket.socket]:
+    """Return the first address that answers, the newest version of each API there, and the connection. Where
+    none answers, ask those again that accept connections. Raises ControlError.
+    """
+    share_s = deadline.left_s(CONNECT_TIMEOUT_S * len(addresses)) / len(addresses)
+    end_s = time.monotonic() + deadline.left_s(BOOTSTRAP_TIMEOUT_S)
+    unanswered: list[tuple[BrokerAddress, Unanswered]] = []
+
+    def greeted(address: BrokerAddress) -> tuple[BrokerAddress, dict[int, int], socket.socket]:
+        try:
+            with watch.asking(address.shown):
+                return address, *greet(address, share_s)
+        except Unanswered as error:
+            unanswered.append((address, error))
+            raise
+
+    while True:
+        try:
+            return first_that_answers(addresses, greeted)
+        except Unreachable:
+            if not unanswered:
+                raise
+        last, error = unanswered[-1]
+        if time.monotonic() >= end_s:
+            raise _unanswered(last, error, watch.trouble, deadline) from error
+        unanswered.clear()
+        time.sleep(RECONNECT_S)
 
 
 def _unanswered(

@@ -12,6 +12,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
+from seqgate.gateway.admin.remote import cluster as cluster_module
+from seqgate.gateway.admin.remote.addresses import parse_addresses
+from seqgate.gateway.admin.remote.broker import BrokerAddress, Unanswered
 from seqgate.gateway.admin.remote.cluster import connected, opened
 from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.testing import Broker
@@ -69,6 +72,36 @@ def test_a_cluster_that_never_answers_has_no_second_time(speechless: str) -> Non
     told = f"gave up after 0.5 s: {speechless} does not answer"
     with pytest.raises(Unreachable, match=told), connected([(host, int(port))], timeout_s=0.5):
         pass
+
+
+def test_an_address_that_hangs_up_is_passed_over_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a balancer without a live broker behind it does."""
+    here, there = socket.socketpair()
+    outcomes: list[tuple[str, Any]] = []
+
+    def greet(address: BrokerAddress, _: float) -> Any:
+        host, outcome = outcomes.pop(0)
+        assert host == address.host
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr(cluster_module, "greet", greet)
+    monkeypatch.setattr(cluster_module, "RECONNECT_S", 0)
+    hung_up, refused, well = Unanswered("closed", is_late=False), ConnectionRefusedError("no"), ({}, here)
+    addresses = parse_addresses("a:1,b:2")
+    for planned, reached in (
+        ([("a", hung_up), ("b", well)], "b"),
+        ([("a", hung_up), ("b", refused), ("a", well)], "a"),
+    ):
+        outcomes += planned
+        with connected(addresses) as cluster:
+            assert cluster.reached.host == reached
+    outcomes += [("a", hung_up), ("b", refused)]
+    monkeypatch.setattr(cluster_module, "BOOTSTRAP_TIMEOUT_S", 0)
+    with pytest.raises(ControlError, match=r"^a:1 accepts connections, but does not"), connected(addresses):
+        pass
+    there.close()
 
 
 def test_a_client_that_gets_answers_works() -> None:
