@@ -24,7 +24,7 @@ from weakref import WeakSet
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i8
 
-from seqgate.gateway.admin.remote.addresses import shown_address
+from seqgate.gateway.admin.remote.addresses import parse_addresses, shown_address
 from seqgate.gateway.admin.remote.broker import (
     GROUP,
     TIMEOUT_S,
@@ -137,6 +137,8 @@ class Cluster:
         self._connections = KeptConnections(self._opened)
         self._silent: set[BrokerAddress] = set()
         """The brokers that did not answer what any of them could."""
+        self._last_brokers: tuple[BrokerAddress, ...] = ()
+        """The brokers that were known before the last `forget_brokers`."""
         if connection is not None:
             self._connections.keep(reached, connection)
 
@@ -176,11 +178,17 @@ class Cluster:
         """Return the answer of a broker to what all know: the reached one if it advertises its address, or
         else the first other one that answers, as for clients. Raises as `ask`.
         """
-        *others, last = self._any_brokers()
+        return self._ask_first(self._any_brokers(), request)
+
+    def _ask_first(self, addresses: Sequence[BrokerAddress], request: Any) -> Any:
+        """Return the answer of the first of these brokers that gives one. Raises as `ask`."""
+        *others, last = addresses
         for address in others:
             try:
                 return self._ask(address, request, self._read_timeout_s or CONNECT_TIMEOUT_S)
             except Unreachable:
+                if self._deadline.is_over:
+                    raise
                 self._silent.add(address)
         return self.ask(last, request)
 
@@ -203,7 +211,7 @@ class Cluster:
         try:
             return open_connection(address, self._deadline.left_s(limit_s))
         except OSError as error:
-            if address == self.reached:
+            if address == self.reached or self.reached in self._silent:
                 raise
             told = _gave_up(self._deadline, address) or _not_at(self.reached, reason_of(error).lower())
             raise told from error
@@ -393,15 +401,19 @@ class Cluster:
 
     @cached_property
     def brokers(self) -> Mapping[int, BrokerAddress]:
-        """The addresses that brokers advertise, by node id."""
+        """The addresses that brokers advertise, by node id. The reached broker tells them; where it has
+        ended, another one that was known before, or is at one of the addresses given.
+        """
+        given = (self.reached.other(*each) for each in parse_addresses(",".join(self.addresses)))
+        asked = list(dict.fromkeys((self.reached, *self._last_brokers, *given)))
         return {
             int(broker.node_id): self.reached.other(broker.host, int(broker.port))
-            for broker in self.ask(self.reached, self._metadata_request(())).brokers
+            for broker in self._ask_first(asked, self._metadata_request(())).brokers
         }
 
     def forget_brokers(self) -> None:
         """Ask for the addresses again when they are needed: brokers come and go."""
-        self.__dict__.pop("brokers", None)
+        self._last_brokers = tuple(self.__dict__.pop("brokers", {}).values()) or self._last_brokers
         self._silent.clear()
 
     def broker(self, node_id: int) -> BrokerAddress:

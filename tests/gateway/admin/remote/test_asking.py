@@ -44,7 +44,7 @@ from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic
 
 NO_TIME = i32Timedelta.parse(timedelta())
-LIST_OFFSETS, CREATE_TOPICS = 2, 19
+LIST_OFFSETS, METADATA, CREATE_TOPICS = 2, 3, 19
 
 
 @pytest.fixture(scope="module")
@@ -314,6 +314,30 @@ def test_what_all_brokers_know_is_asked_of_the_next_one(broker: Broker) -> None:
         cluster.reached = here.other("localhost", here.port)
         assert {topic.name for topic in cluster.all_topics()} >= {"orders", "none"}
         assert cluster.any_broker == here
+
+
+def test_the_brokers_are_asked_for_where_the_reached_one_has_ended(broker: Broker) -> None:
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        here = cluster.reached
+        cluster.reached = here.other("127.0.0.1", 1)
+        assert cluster.brokers == {1: here}, "asked at the other address given"
+        cluster.addresses = ("127.0.0.1:1",)
+        cluster.forget_brokers()
+        assert cluster.brokers == {1: here}, "asked a broker that was known"
+
+
+def test_no_broker_is_blamed_that_was_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = BrokerAddress("a", 1)
+    now_s = iter([0.0, 5.0])
+    cluster = Cluster(("a:1",), here, {METADATA: 12}, deadline=Deadline(5, lambda: next(now_s, 5.0)))
+    cluster.__dict__["brokers"] = {1: here, 2: here.other("b", 2)}
+
+    def unanswered(*_: Any, **__: Any) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(cluster._connections, "ask", unanswered)
+    with pytest.raises(Unreachable, match=r"^gave up after 5 s: a:1 does not answer$"):
+        cluster.all_topics()
 
 
 def test_a_page_does_not_wait_for_a_leader_that_is_not_there(
