@@ -382,7 +382,8 @@ class Cluster:
                     raise
                 reason = str(error)
             else:
-                found |= {name: row for name, row in rows.items() if name in left or name not in found}
+                asked = set(left)
+                found |= {name: row for name, row in rows.items() if name in asked or name not in found}
                 refused = {name: getattr(row, "error_code", 0) for name, row in found.items()}
                 left = [name for name, code in refused.items() if code in passing]
                 if not left or self.lacks_brokers or time.monotonic() >= end_s:

@@ -306,6 +306,22 @@ def test_what_the_first_controller_has_done_counts(broker: Broker, monkeypatch: 
     assert [row.error_code for row in settled.values()] == [ErrorCode.none, ErrorCode.none]
 
 
+def test_the_answers_about_many_names_are_found_without_comparing_all_names() -> None:
+    compared = []
+
+    class Name:
+        __hash__ = object.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return self is other
+
+    names = [Name() for _ in range(100)]
+    answers = {name: SimpleNamespace(error_code=ErrorCode.none) for name in names}
+    assert Cluster(("a:1",), BrokerAddress("a", 1))._settled(names, lambda _: answers) == answers
+    assert len(compared) < len(names)
+
+
 def test_what_all_brokers_know_is_asked_of_the_next_one(broker: Broker) -> None:
     """The address given is none that the brokers advertise, as behind a balancer."""
     with connected(parse_addresses(broker.bootstrap)) as cluster:
