@@ -645,7 +645,7 @@ def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
                 int(row.api_key): (int(row.min_version), int(row.max_version))
                 for row in api_versions(address, _BROKER_TIMEOUT_S).api_keys
             }
-            log_dirs = _log_dirs(address)
+            log_dirs = _log_dirs(cluster, address)
             with contextlib.suppress(ControlError):
                 gateway = worker_row(told_by(address, StatusRequest(), _BROKER_TIMEOUT_S))
         except ControlError as failed:
@@ -653,21 +653,19 @@ def _broker(cluster: Cluster, entry: Any) -> BrokerStatus:
     return BrokerStatus(node_id, address.shown, entry.rack or None, error, log_dirs, apis, gateway)
 
 
-def _log_dirs(address: BrokerAddress) -> list[LogDir]:
-    from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest  # noqa: PLC0415 - slow
-
-    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415
+def _log_dirs(cluster: Cluster, address: BrokerAddress) -> list[LogDir]:
+    from seqgate.gateway.admin.remote.broker import ask_broker  # noqa: PLC0415 - slow to import
     from seqgate.gateway.admin.remote.cluster import check, refusal  # noqa: PLC0415
 
-    answer = ask_broker(address, DescribeLogDirsRequest(topics=None), timeout_s=_BROKER_TIMEOUT_S)
+    answer = ask_broker(address, cluster.request(35, 4, topics=None), timeout_s=_BROKER_TIMEOUT_S)
     check(answer, "the log directories can't be listed: ")
     return [
         LogDir(
             path=found.log_dir,
             error=refusal(found.error_code),
             used_bytes=sum(row.partition_size for topic in found.topics for row in topic.partitions),
-            total_bytes=_known(found.total_bytes),
-            free_bytes=_known(found.usable_bytes),
+            total_bytes=_known(getattr(found, "total_bytes", -1)),
+            free_bytes=_known(getattr(found, "usable_bytes", -1)),
         )
         for found in answer.results
     ]

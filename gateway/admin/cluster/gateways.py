@@ -288,10 +288,9 @@ def gateways_remote(cluster: Cluster, asked: GatewaysRequest) -> Gateways:
     answers don't: a broker in a controlled shutdown is fenced only when it has ended.
     """
     from seqgate.gateway.admin.remote.broker import TIMEOUT_S, metadata  # noqa: PLC0415 - slow
-    from seqgate.gateway.admin.remote.cluster import all_brokers  # noqa: PLC0415
     from seqgate.gateway.admin.remote.operations import told_by  # noqa: PLC0415
 
-    described = cluster.ask_reached(all_brokers())
+    described = cluster.ask_reached(cluster.brokers_request())
     _check(described.error_code, described.error_message, "the gateways can't be listed")
     with suppress(ControlError):
         told = told_by(cluster.reached, asked)
@@ -308,7 +307,7 @@ def gateways_remote(cluster: Cluster, asked: GatewaysRequest) -> Gateways:
             node_id=int(broker.broker_id),
             address=f"{broker.host}:{broker.port}",
             rack=broker.rack or None,
-            state="ended" if broker.is_fenced else "live",
+            state="ended" if getattr(broker, "is_fenced", False) else "live",
             session=None,
             leaders=leaders[int(broker.broker_id)],
             preferred=preferred[int(broker.broker_id)],
@@ -453,12 +452,9 @@ def _registered(cluster: Cluster, replicas: list[int]) -> list[int]:
     """Return those of the replicas that are registered; all where the cluster lists only live brokers, as
     Kafka does before 4.0: a broker that has ended must stay a replica.
     """
-    from seqgate.gateway.admin.remote.cluster import all_brokers  # noqa: PLC0415 - slow to import
-
-    asked = all_brokers()
-    if not cluster.serves(asked.__api_key__, asked.__version__):
+    if not cluster.serves(60, 2):
         return replicas
-    described = cluster.ask_reached(asked)
+    described = cluster.ask_reached(cluster.brokers_request())
     _check(described.error_code, described.error_message, "the brokers can't be listed")
     known = {int(broker.broker_id) for broker in described.brokers}
     return [node_id for node_id in replicas if node_id in known]

@@ -461,14 +461,18 @@ def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Topi
     from seqgate.gateway.admin.remote.cluster import check  # noqa: PLC0415
 
     found: dict[str, dict[TopicPartition, Committed]] = {name: {} for name in names}
-    # before Kafka 3.0 a question is about one group
-    for some in [names] if cluster.serves(*_OFFSETS) else [[name] for name in names]:
+    for some in asked_at_once(cluster, names):
         for name, group in cluster.ask_coordinators(GROUP, some, partial(offsets, cluster)).items():
             check(group, f"group {name}: ")
             for place, row in committed_rows(group):
                 check(row, f"group {name}, {place[0]}-{place[1]}: ")
                 found[name][place] = Committed(row.committed_offset, row.metadata)
     return found
+
+
+def asked_at_once(cluster: Cluster, names: list[str]) -> list[list[str]]:
+    """Return the groups of each question for committed offsets; before Kafka 3.0 it is about one group."""
+    return [names] if cluster.serves(*_OFFSETS) else [[name] for name in names]
 
 
 def committed_rows(group: Any) -> Iterator[tuple[TopicPartition, Any]]:

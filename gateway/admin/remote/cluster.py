@@ -252,7 +252,7 @@ class Cluster:
         """
 
         def asked(_: object) -> dict[int, Any]:
-            controller = int(self.ask_any(self._metadata_request(())).controller_id)
+            controller = int(self.ask_any(self.metadata_request(())).controller_id)
             address = self.brokers.get(controller, self.any_broker)
             return dict(enumerate(getattr(self.ask(address, request, is_change=True), rows)))
 
@@ -294,7 +294,7 @@ class Cluster:
         """
 
         def asked(left: Sequence[str]) -> dict[str, Any]:
-            found = self._coordinators(key_type, left)
+            found = self.coordinators(key_type, left)
             coordinated: dict[BrokerAddress, list[str]] = defaultdict(list)
             for name, row in found.items():
                 if not row.error_code:
@@ -302,12 +302,12 @@ class Cluster:
             rows = {} if self.lacks_brokers else {name: row for name, row in found.items() if row.error_code}
             questions = {address: question(some) for address, some in coordinated.items()}
             for address, answer in self.ask_each(questions, is_change=is_change).items():
-                rows |= _by_name(answer, coordinated[address])
+                rows |= by_name(answer, coordinated[address])
             return rows
 
         return self._settled(names, asked, is_change=is_change, patience_s=patience_s)
 
-    def _coordinators(self, key_type: i8, names: Sequence[str]) -> dict[str, Any]:
+    def coordinators(self, key_type: i8, names: Sequence[str]) -> dict[str, Any]:
         """Return what FindCoordinator answers about each name; before Kafka 3.0 it takes one at a time."""
         if self.serves(10, 4):
             found = self.ask_any(finding(key_type, names))
@@ -397,7 +397,7 @@ class Cluster:
 
     def all_topics(self) -> list[Any]:
         """Return the metadata of all topics, by name."""
-        found = self.ask_any(self._metadata_request(None))
+        found = self.ask_any(self.metadata_request(None))
         return sorted(found.topics, key=lambda topic: str(topic.name))
 
     @cached_property
@@ -409,7 +409,7 @@ class Cluster:
         asked = list(dict.fromkeys((self.reached, *self._last_brokers, *given)))
         return {
             int(broker.node_id): self.reached.other(broker.host, int(broker.port))
-            for broker in self._ask_first(asked, self._metadata_request(())).brokers
+            for broker in self._ask_first(asked, self.metadata_request(())).brokers
         }
 
     def forget_brokers(self) -> None:
@@ -433,7 +433,7 @@ class Cluster:
         known = sorted(self.brokers.values(), key=lambda each: (each in self._silent, each != self.reached))
         return known or [self.reached]
 
-    def _metadata_request(self, names: Sequence[str] | None) -> Any:
+    def metadata_request(self, names: Sequence[str] | None) -> Any:
         """Return the question for the brokers and the named topics, all topics with None."""
         topics = None if names is None else [{"topic_id": None, "name": name} for name in names]
         return self.request(
@@ -451,7 +451,7 @@ class Cluster:
         end_s = time.monotonic() + TOPICS_TIMEOUT_S
         while time.monotonic() < end_s:
             with suppress(ControlError):
-                topics = self.ask_any(self._metadata_request(names)).topics
+                topics = self.ask_any(self.metadata_request(names)).topics
                 if all(topic.partitions and all(map(is_led, topic.partitions)) for topic in topics):
                     return
             time.sleep(PAUSE_S)
@@ -560,9 +560,18 @@ class Cluster:
 
     def broker_ids(self) -> list[int]:
         """Return the node ids of the brokers, with those that have ended where the cluster tells them."""
-        self._check_served(60, 0)
-        answer = self.ask_any(all_brokers(min(2, self._versions[60])))
+        answer = self.ask_any(self.brokers_request())
         return sorted(int(broker.broker_id) for broker in answer.brokers)
+
+    def brokers_request(self) -> Any:
+        """Return the request for all registered brokers; from version 2 on also those that have ended."""
+        return self.request(
+            60,
+            2,
+            include_cluster_authorized_operations=False,
+            endpoint_type=_BROKERS,
+            include_fenced_brokers=True,
+        )
 
     def client_settings(self) -> dict[str, Any]:
         """Return the settings that clients of this cluster share."""
@@ -577,17 +586,6 @@ class Cluster:
             "kafka_client": partial(_client, self.watch),
             **self.reached.security.client_settings(),
         }
-
-
-def all_brokers(version: int = 2) -> Any:
-    """Return the request for all registered brokers; from version 2 on also those that have ended."""
-    return build_request(
-        60,
-        version,
-        include_cluster_authorized_operations=False,
-        endpoint_type=_BROKERS,
-        include_fenced_brokers=True,
-    )
 
 
 @contextmanager
@@ -925,7 +923,7 @@ def is_led(row: Any) -> bool:
     return bool(row.error_code == 0 and row.leader_id >= 0)
 
 
-def _by_name(answer: Any, asked: Sequence[str]) -> dict[str, Any]:
+def by_name(answer: Any, asked: Sequence[str]) -> dict[str, Any]:
     """Return the rows of a coordinator's answer by the names that were asked for; an answer about one name is
     a row itself.
     """

@@ -6,7 +6,7 @@ ControlError when the first broker does not answer.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ from seqgate.gateway.admin.dead_letters import DeadLetter, letter_of
 from seqgate.gateway.admin.groups.describing import (
     Committed,
     GroupProgress,
+    asked_at_once,
     committed_offsets,
     committed_rows,
     listed,
@@ -27,8 +28,8 @@ from seqgate.gateway.admin.groups.describing import (
 )
 from seqgate.gateway.admin.groups.listing import known_lags
 from seqgate.gateway.admin.groups.members import CLASSIC, CONSUMER, SHARE, STREAMS, describing
-from seqgate.gateway.admin.remote.broker import GROUP, ask_broker, finding
-from seqgate.gateway.admin.remote.cluster import Cluster
+from seqgate.gateway.admin.remote.broker import GROUP, BrokerAddress, ask_broker
+from seqgate.gateway.admin.remote.cluster import Cluster, by_name
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.config.groups import LETTER_TOPIC
 from seqgate.gateway.console.asking.connections import Cache, kept
@@ -38,8 +39,6 @@ from seqgate.gateway.coordinator.places import TopicPartition
 
 TIMEOUT_S: Final = 10.0
 
-Address = tuple[str, int]
-
 
 def group_members(cluster: Cluster, lines: Sequence[GroupLine]) -> dict[str, list[str]]:
     """Return the client ids of the members of each group."""
@@ -48,7 +47,7 @@ def group_members(cluster: Cluster, lines: Sequence[GroupLine]) -> dict[str, lis
     return {
         str(found.group_id): [str(member.client_id) for member in found.members]
         for kind, names in kinds.items()
-        for found in _answers(cluster, names, partial(describing, cluster, kind))
+        for found in _answers(cluster, names, partial(describing, cluster, kind)).values()
     }
 
 
@@ -56,45 +55,41 @@ def progress_of(cluster: Cluster, lines: Sequence[GroupLine]) -> dict[str, Group
     """Return the progress of each group."""
     groups = [line.group for line in lines if line.kind != SHARE]
     read = {
-        str(found.group_id): GroupProgress(
+        group: GroupProgress(
             {
                 place: Committed(int(row.committed_offset), None)
                 for place, row in committed_rows(found)
                 if not row.error_code
             }
         )
-        for found in _answers(cluster, groups, partial(offsets, cluster))
+        for some in asked_at_once(cluster, groups)
+        for group, found in _answers(cluster, some, partial(offsets, cluster)).items()
     }
     shared = _answers(cluster, _of(lines, SHARE), partial(share_offsets, cluster))
-    return read | {str(found.group_id): share_progress(found) for found in shared}
+    return read | {group: share_progress(found) for group, found in shared.items()}
 
 
 def _answers(
     cluster: Cluster, groups: Sequence[str], question: Callable[[Sequence[str]], Any]
-) -> Iterable[Any]:
-    """Yield what the coordinators answer about each group, without the groups that they refuse."""
+) -> Mapping[str, Any]:
+    """Return what the coordinators answer about each group, without the groups that they refuse."""
     if not groups:
-        return
-    coordinators = _coordinators(cluster, groups)
-    answers: list[Any] = []
+        return {}
+    coordinated: dict[BrokerAddress, list[str]] = defaultdict(list)
+    for group, row in cluster.coordinators(GROUP, groups).items():
+        if not row.error_code:
+            coordinated[cluster.reached.other(row.host, int(row.port))].append(group)
+    answers: dict[BrokerAddress, Any] = {}
     with suppress(ControlError):  # the cluster may not know the API, or a coordinator hang up
-        asked = {cluster.reached.other(*place): question(some) for place, some in coordinators.items()}
+        asked = {address: question(some) for address, some in coordinated.items()}
         if cluster.is_partial:
-            answers += cluster.ask_each(asked).values()
+            answers |= cluster.ask_each(asked)
         else:
             for address, request in asked.items():
                 with suppress(ControlError):
-                    answers.append(ask_broker(address, request, timeout_s=TIMEOUT_S))
-    yield from (found for answer in answers for found in answer.groups if not found.error_code)
-
-
-def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list[str]]:
-    answer = cluster.ask_reached(finding(GROUP, groups), timeout_s=TIMEOUT_S)
-    found: dict[Address, list[str]] = {}
-    for row in answer.coordinators:
-        if not row.error_code:
-            found.setdefault((row.host, int(row.port)), []).append(str(row.key))
-    return found
+                    answers[address] = ask_broker(address, request, timeout_s=TIMEOUT_S)
+    rows = (by_name(answer, coordinated[address]) for address, answer in answers.items())
+    return {group: found for some in rows for group, found in some.items() if not found.error_code}
 
 
 # How far a group is behind the ends of its partitions. Raises ControlError.

@@ -8,11 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
-from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
-from kio.schema.types import TopicName
-from kio.static.primitive import i32
-
 from seqgate.gateway.admin.configs import described
 from seqgate.gateway.admin.remote.broker import ask_broker, metadata
 from seqgate.gateway.admin.remote.cluster import Cluster, no_topic, refusal
@@ -73,11 +68,7 @@ class PartitionFigures:
 
 
 def topic_places(cluster: Cluster, name: str) -> TopicPlaces:
-    asked = MetadataRequestTopic(topic_id=None, name=TopicName(name))
-    request = MetadataRequest(
-        topics=(asked,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
-    answer = cluster.ask_reached(request, timeout_s=TIMEOUT_S)
+    answer = cluster.ask_reached(cluster.metadata_request([name]), timeout_s=TIMEOUT_S)
     (found,) = answer.topics
     code = found.error_code
     if code in {_UNKNOWN_TOPIC, _INVALID_TOPIC}:
@@ -145,9 +136,8 @@ def _sizes(cluster: Cluster, topic: TopicPlaces, partitions: Container[int]) -> 
     """Return the bytes of partitions at their leaders; nothing for leaders that don't answer or refuse."""
     found: dict[int, int] = {}
     for leader, led in topic.by_leader(partitions).items():
-        asked = DescribableLogDirTopic(topic=TopicName(topic.name), partitions=tuple(map(i32, led)))
         with suppress(ControlError):
-            request = DescribeLogDirsRequest(topics=(asked,))
+            request = cluster.request(35, 4, topics=[{"topic": topic.name, "partitions": led}])
             answer = ask_broker(cluster.reached.other(*leader), request, timeout_s=TIMEOUT_S)
             sizes = _sizes_in(answer).items()
             found |= {partition: size for (name, partition), size in sizes if name == topic.name}
@@ -198,7 +188,7 @@ def log_dirs(cluster: Cluster, found: Any, timeout_s: float) -> dict[int, Any]:
     for broker in found.brokers[:MOST_BROKERS]:
         with suppress(ControlError):
             place = cluster.reached.other(broker.host, int(broker.port))
-            answer = ask_broker(place, DescribeLogDirsRequest(topics=None), timeout_s=timeout_s)
+            answer = ask_broker(place, cluster.request(35, 4, topics=None), timeout_s=timeout_s)
             told[int(broker.node_id)] = answer
     return told
 

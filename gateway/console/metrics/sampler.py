@@ -308,8 +308,9 @@ def disks(cluster: Cluster) -> Values:
         labels = {"broker": str(node_id)}
         if directories:
             found[key_of(DISK_USED, labels)] = sum(int(row.partition_size) for row in rows)
-        if directories and all(directory.usable_bytes >= 0 for directory in directories):
-            found[key_of(DISK_FREE, labels)] = sum(int(directory.usable_bytes) for directory in directories)
+        free = [int(getattr(directory, "usable_bytes", -1)) for directory in directories]
+        if directories and min(free) >= 0:
+            found[key_of(DISK_FREE, labels)] = sum(free)
     sizes = {line.name: line.size_bytes for line in lines_of(known, told) if line.size_bytes is not None}
     return found | {key_of(TOPIC_SIZE, {"topic": topic}): size for topic, size in largest(sizes).items()}
 

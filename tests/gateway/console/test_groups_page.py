@@ -12,6 +12,7 @@ from seqgate.gateway.admin.groups.describing import DescribeGroupRequest
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.cluster import connected
 from seqgate.gateway.console.asking import groups
+from seqgate.gateway.console.asking.topics import topic_places
 from seqgate.gateway.testing import Broker
 from tests.conftest import AS_THE_PEER
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
@@ -235,6 +236,20 @@ def test_a_share_group_shows_the_records_that_wait_for_a_retry(
         page = text_of(console.page("/groups/view?group=desk"))
     assert "Acquired Waiting Dying Most deliveries" in page
     assert "orders 0 0 10 10 7 3 0 1 Records" in page
+
+
+def test_brokers_of_years_ago_tell_the_offsets_of_each_group(gateway: GatewayProcess) -> None:
+    """Before Kafka 3.0 FindCoordinator and OffsetFetch take one group at a time."""
+    lines = [groups.GroupLine(name, "simple", "", "") for name in ("old-1", "old-2")]
+    for line in lines:
+        commit_offsets(gateway.bootstrap, line.group, "orders", {0: 4})
+    with connected(parse_addresses(gateway.bootstrap)) as cluster:
+        read = groups.progress_of(cluster, lines)
+        place = topic_places(cluster, "orders")
+        cluster._versions = {3: 11, 9: 7, 10: 3}
+        assert groups.progress_of(cluster, lines) == read
+        assert topic_places(cluster, "orders") == place
+    assert [read[line.group].committed["orders", 0].offset for line in lines] == [4, 4]
 
 
 def test_brokers_without_the_lag_of_share_groups_tell_the_rest(gateway: GatewayProcess) -> None:

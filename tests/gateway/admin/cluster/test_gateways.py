@@ -29,6 +29,8 @@ from seqgate.gateway.admin.cluster.gateways import (
     planned_drain,
 )
 from seqgate.gateway.admin.remote import broker, operations
+from seqgate.gateway.admin.remote.broker import BrokerAddress
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.metadata.records import RemoveTopicRecord
 from tests.gateway.admin.answers import answer
@@ -208,14 +210,12 @@ def test_a_move_over_the_network_leaves_out_removed_gateways(
         asked.append(request)
         return SimpleNamespace(error_code=0, error_message=None, responses=[], replica_election_results=[])
 
-    def serves(api: int, wanted: int) -> bool:
-        return api == DescribeClusterRequest.__api_key__ and wanted <= version
-
     row = SimpleNamespace(partition_index=0, replica_nodes=[1, 9, 3])
     topics = [SimpleNamespace(name="t", partitions=[row])]
     monkeypatch.setattr(operations, "told_by", lambda *_: Gateways("c", [], 0, 0))
     monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=topics))
-    cluster: Any = SimpleNamespace(reached=None, ask_reached=ask, serves=serves)
+    cluster = cluster_of(DescribeClusterRequest.__api_key__, version)
+    monkeypatch.setattr(cluster, "ask_reached", ask)
     assert move_remote(cluster, MoveRequest("t", 0, 2)) == MovedPartition("t", 0, 2)
     assert asked[0].topics[0].partitions[0].replicas == replicas
 
@@ -232,6 +232,28 @@ def test_a_move_over_the_network_to_a_drained_gateway_changes_nothing(
     cluster: Any = SimpleNamespace(reached=None, leaders=lambda: {("t", 0): THIS})
     with pytest.raises(ControlError, match=f"t-0 can't be moved: node {OTHER} is drained"):
         move_remote(cluster, MoveRequest("t", 0, OTHER))
+
+
+def test_brokers_of_earlier_releases_list_only_the_live_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka before 4.0 has DescribeCluster in version 1, without `is_fenced`."""
+    place = SimpleNamespace(broker_id=THIS, host="here", port=9093, rack=None)
+    versions: list[int] = []
+
+    def ask(request: Any) -> Any:
+        versions.append(request.__version__)
+        return SimpleNamespace(error_code=0, error_message=None, cluster_id="c", brokers=[place])
+
+    monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=[]))
+    monkeypatch.setattr(operations, "told_by", lambda *_: Gateways("c", [], 0, None))
+    cluster = cluster_of(DescribeClusterRequest.__api_key__, 1)
+    monkeypatch.setattr(cluster, "ask_reached", ask)
+    (row,) = gateways_remote(cluster, GatewaysRequest()).gateways
+    assert (row.state, versions) == ("live", [1])
+
+
+def cluster_of(api_key: int, version: int) -> Cluster:
+    """Return a cluster that serves one API up to this version."""
+    return Cluster((), BrokerAddress("h", 1), {api_key: version})
 
 
 @pytest.mark.parametrize("tells", [True, False])
@@ -257,7 +279,8 @@ def test_a_gateway_that_may_be_asked_about_itself_tells_over_the_network_who_is_
 
     monkeypatch.setattr(broker, "metadata", lambda *_: SimpleNamespace(topics=[led]))
     monkeypatch.setattr(operations, "told_by", told_by)
-    cluster: Any = SimpleNamespace(reached=None, ask_reached=lambda _: described)
+    cluster = cluster_of(DescribeClusterRequest.__api_key__, 2)
+    monkeypatch.setattr(cluster, "ask_reached", lambda _: described)
     found = gateways_remote(cluster, GatewaysRequest())
     state, sessions, moving = ("draining", (4, 3), 1) if tells else ("live", (None, None), None)
     assert found.gateways == [

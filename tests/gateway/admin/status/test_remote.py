@@ -16,6 +16,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status import ClusterStatus, cluster_status
 
+LOG_DIRS = 35
 SILENT = 9
 """The port of a broker that does not answer."""
 
@@ -82,7 +83,7 @@ def status(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterStatus:
     for name, asked in (("metadata", "MetadataRequest"), ("api_versions", "ApiVersionsRequest")):
         request = _Named(asked)()
         monkeypatch.setattr(broker, name, lambda address, _, request=request: fake.ask(address, request))
-    return cluster_status(Cluster(("h:1",), BrokerAddress("h", 1), None))
+    return cluster_status(Cluster(("h:1",), BrokerAddress("h", 1), {LOG_DIRS: 4}))
 
 
 def _Named(name: str) -> type[Any]:  # noqa: N802 - returns a class
