@@ -339,7 +339,7 @@ def _alter(cluster: Cluster, user: str, mechanism: str, new: NewCredential | Non
         row |= {"iterations": new.iterations, "salt": new.salt, "salted_password": new.salted_password}
         upsertions = [row]
     asked = cluster.request(51, 0, deletions=deletions, upsertions=upsertions)
-    (result,) = cluster.ask(cluster.reached, asked, is_change=True).results
+    (result,) = cluster.ask_controller(asked, "results")
     check(result)
 
 

@@ -22,7 +22,7 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32Timedelta
 
-from seqgate.gateway.admin import configs, producers
+from seqgate.gateway.admin import configs, producers, users
 from seqgate.gateway.admin.cluster.gateways import GatewaysRequest, gateways_remote
 from seqgate.gateway.admin.groups import describing, members
 from seqgate.gateway.admin.groups.describing import Committed
@@ -43,11 +43,12 @@ from seqgate.gateway.admin.transactions import list_and_describe as transactions
 from seqgate.gateway.admin.transactions.hanging import AbortHangingRequest, ClusterEnding, FindHangingRequest
 from seqgate.gateway.admin.transactions.list_and_describe import ListTransactionsRequest, TransactionRow
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic
 
 NO_TIME = i32Timedelta.parse(timedelta())
-LIST_OFFSETS, METADATA, CREATE_TOPICS = 2, 3, 19
+LIST_OFFSETS, METADATA, CREATE_TOPICS, ALTER_USERS = 2, 3, 19, 51
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +302,28 @@ def test_a_change_is_sent_to_the_next_controller(broker: Broker, monkeypatch: py
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         (created,) = create_topics(cluster, ["fresh"], validate_only=True)
         assert (created.outcome, created.partitions, codes) == (WOULD_BE_CREATED, 1, [])
+
+
+def test_the_password_of_a_user_is_changed_by_the_controller(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apache Kafka with ZooKeeper refuses the change at any other broker."""
+    codes = [ErrorCode.not_controller, ErrorCode.none]
+
+    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
+        answer = asks(connection, request, *limit_s)
+        if request.__api_key__ != ALTER_USERS:
+            return answer
+        (row,) = answer.results
+        return dataclasses.replace(answer, results=(dataclasses.replace(row, error_code=codes.pop(0)),))
+
+    asks = broker_module.exchange
+    monkeypatch.setattr(broker_module, "exchange", exchange)
+    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        new = users.credential_for(ScramHash.SHA_256, "pencil", 4096)
+        users.add_user(cluster, users.AddUserRequest("bob", [new]))
+    assert not codes
 
 
 def test_what_the_first_controller_has_done_counts(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
