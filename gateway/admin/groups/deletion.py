@@ -137,7 +137,7 @@ class ClusterDeletion(ClusterGroups):
         def question(some: Sequence[str]) -> Any:
             return self._cluster.request(42, 2, groups_names=tuple(some))
 
-        rows = self._cluster.ask_coordinators(GROUP, groups, question, is_change=True, patience_s=0.0)
+        rows = self._cluster.ask_coordinators(GROUP, groups, question, is_change=True)
         return {name: refusal(row.error_code) for name, row in rows.items()}
 
 

@@ -105,6 +105,14 @@ K = TypeVar("K")
 R = TypeVar("R")
 
 
+def _code_of(row: Any) -> int:
+    """Return the error of a row; an answer without an error of its own has those of its partitions."""
+    if hasattr(row, "error_code"):
+        return int(row.error_code)
+    codes = (int(each.error_code) for topic in getattr(row, "topics", ()) for each in topic.partitions)
+    return next(filter(None, codes), 0)
+
+
 class Cluster:
     """A cluster that answered: the addresses given, and the one reached. It keeps a connection to each broker
     that was asked. One thread uses it.
@@ -384,7 +392,7 @@ class Cluster:
             else:
                 asked = set(left)
                 found |= {name: row for name, row in rows.items() if name in asked or name not in found}
-                refused = {name: getattr(row, "error_code", 0) for name, row in found.items()}
+                refused = {name: _code_of(row) for name, row in found.items()}
                 left = [name for name, code in refused.items() if code in passing]
                 if not left or self.lacks_brokers or time.monotonic() >= end_s:
                     break

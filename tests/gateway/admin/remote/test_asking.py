@@ -25,15 +25,17 @@ from kio.static.primitive import i32Timedelta
 from seqgate.gateway.admin import configs, producers, users
 from seqgate.gateway.admin.cluster.gateways import GatewaysRequest, gateways_remote
 from seqgate.gateway.admin.groups import describing, members
+from seqgate.gateway.admin.groups.deletion import ClusterDeletion
 from seqgate.gateway.admin.groups.describing import Committed
 from seqgate.gateway.admin.groups.listing import ListGroupsRequest
+from seqgate.gateway.admin.groups.reset import ClusterReset, OffsetChange
 from seqgate.gateway.admin.producers import ListProducersRequest
 from seqgate.gateway.admin.remote import broker as broker_module
 from seqgate.gateway.admin.remote import cluster as cluster_module
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.broker import BrokerAddress
 from seqgate.gateway.admin.remote.client_security import ClientSecurity
-from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, connected
+from seqgate.gateway.admin.remote.cluster import EARLIEST, LATEST, Cluster, connected, finished
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.remote.waiting import Deadline, Watch
 from seqgate.gateway.admin.request import ControlError, Unreachable
@@ -48,7 +50,7 @@ from seqgate.gateway.testing import Broker
 from tests.support.group_members import know_topic
 
 NO_TIME = i32Timedelta.parse(timedelta())
-LIST_OFFSETS, METADATA, CREATE_TOPICS, ALTER_USERS = 2, 3, 19, 51
+LIST_OFFSETS, METADATA, OFFSET_COMMIT, CREATE_TOPICS, DELETE_GROUPS, ALTER_USERS = 2, 3, 8, 19, 42, 51
 
 
 @pytest.fixture(scope="module")
@@ -302,6 +304,35 @@ def test_a_change_is_sent_to_the_next_controller(broker: Broker, monkeypatch: py
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         (created,) = create_topics(cluster, ["fresh"], validate_only=True)
         assert (created.outcome, created.partitions, codes) == (WOULD_BE_CREATED, 1, [])
+
+
+def test_groups_are_changed_by_their_next_coordinator(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[ErrorCode] = []
+
+    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
+        answer = asks(connection, request, *limit_s)
+        if request.__api_key__ == DELETE_GROUPS:
+            (row,) = answer.results
+            return dataclasses.replace(answer, results=(dataclasses.replace(row, error_code=codes.pop()),))
+        if request.__api_key__ == OFFSET_COMMIT:
+            (topic,) = answer.topics
+            (row,) = topic.partitions
+            row = dataclasses.replace(row, error_code=codes.pop())
+            return dataclasses.replace(answer, topics=(dataclasses.replace(topic, partitions=(row,)),))
+        return answer
+
+    asks = broker_module.exchange
+    monkeypatch.setattr(broker_module, "exchange", exchange)
+    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    with connected(parse_addresses(broker.bootstrap)) as cluster:
+        codes += [ErrorCode.none, ErrorCode.not_coordinator]
+        finished(ClusterReset(cluster).commit("moved", [OffsetChange("orders", 0, None, 1, 0, 2, None)]))
+        assert describing.committed_offsets(cluster, ["moved"])["moved"]["orders", 0].offset == 1
+        codes += [ErrorCode.none, ErrorCode.coordinator_load_in_progress]
+        deleted = finished(ClusterDeletion(cluster).delete(dict.fromkeys(["moved"], Any)))
+    assert (deleted, codes) == ({"moved": None}, [])
 
 
 def test_the_password_of_a_user_is_changed_by_the_controller(
