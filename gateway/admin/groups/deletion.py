@@ -138,7 +138,9 @@ class ClusterDeletion(ClusterGroups):
             return self._cluster.request(42, 2, groups_names=tuple(some))
 
         rows = self._cluster.ask_coordinators(GROUP, groups, question, is_change=True)
-        return {name: refusal(row.error_code) for name, row in rows.items()}
+        return {
+            name: refusal(row.error_code, getattr(row, "error_message", None)) for name, row in rows.items()
+        }
 
 
 OPERATIONS: Final[ClusterAnswers] = {DeleteGroupsRequest: from_source(ClusterDeletion, delete_groups)}

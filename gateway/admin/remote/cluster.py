@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 from weakref import WeakSet
 
@@ -241,10 +241,18 @@ class Cluster:
     def ask_each(
         self, questions: Mapping[BrokerAddress, Any], *, is_change: bool = False
     ) -> dict[BrokerAddress, Any]:
-        """Return the answers of brokers to their questions. Raises as `ask`."""
-        return {
-            address: self.ask(address, request, is_change=is_change) for address, request in questions.items()
-        }
+        """Return the answers of brokers to their questions. Raises as `ask`, but not where another broker has
+        carried out its part of a change: then the answer of the one that gives none is `_Silent`.
+        """
+        answers: dict[BrokerAddress, Any] = {}
+        for address, request in questions.items():
+            try:
+                answers[address] = self.ask(address, request, is_change=is_change)
+            except Unreachable as error:
+                if not (is_change and answers):
+                    raise
+                answers[address] = _Silent(str(error))
+        return answers
 
     def ask_all(self, request: Any) -> list[Any]:
         """Return the answers of all brokers to one question. Raises as `ask`."""
@@ -345,21 +353,28 @@ class Cluster:
                 elif not self.lacks_brokers:
                     raise Refused(f"{topic}-{partition} has no leader now", ErrorCode.leader_not_available)
             questions = {address: question(topics) for address, topics in led.items()}
-            return {
-                (str(topic.name), int(row.partition_index)): row
-                for answer in self.ask_each(questions, is_change=is_change).values()
-                for part in getattr(answer, "markers", (answer,))
-                for topic in part.topics
-                for row in topic.partitions
-            }
+            rows: dict[TopicPartition, Any] = {}
+            for address, answer in self.ask_each(questions, is_change=is_change).items():
+                if isinstance(answer, _Silent):
+                    rows |= {(topic, each): answer for topic in led[address] for each in led[address][topic]}
+                    continue
+                rows |= {
+                    (str(topic.name), int(row.partition_index)): row
+                    for part in getattr(answer, "markers", (answer,))
+                    for topic in part.topics
+                    for row in topic.partitions
+                }
+            return rows
 
         found = self._settled(places, asked, is_change=is_change, patience_s=patience_s)
         if self.lacks_brokers:
             return {place: row for place, row in found.items() if not row.error_code}
+        well = sorted((topic, each) for (topic, each), row in found.items() if not row.error_code)
+        done = f"; done in {', '.join(f'{topic}-{each}' for topic, each in well)}" if well else ""
         for (topic, partition), row in found.items():
             if row.error_code == ErrorCode.topic_authorization_failed:
                 raise Refused(lacks_right([topic]), row.error_code)
-            check(row, f"{topic}-{partition}: ")
+            check(row, f"{topic}-{partition}: ", done if is_change else "")
         return found
 
     def _settled(
@@ -888,12 +903,19 @@ class Refused(ControlError):
         self.code = code
 
 
-def check(answer: Any, what: str = "") -> None:
-    """Raise Refused if an answer, or a part, has an error code. `what` begins the sentence."""
+class _Silent(NamedTuple):
+    """Stands for the answer about each part of a change that one broker has not answered."""
+
+    error_message: str
+    error_code: int = ErrorCode.network_exception
+
+
+def check(answer: Any, what: str = "", end: str = "") -> None:
+    """Raise Refused if an answer, or a part, has an error code. `what` begins the sentence, `end` ends it."""
     code = getattr(answer, "error_code", 0)
     refused = refusal(code, getattr(answer, "error_message", None))
     if refused is not None:
-        raise Refused(f"{what}{refused}", code)
+        raise Refused(f"{what}{refused}{end}", code)
 
 
 def sentence(error: Exception) -> str:

@@ -335,6 +335,33 @@ def test_groups_are_changed_by_their_next_coordinator(
     assert (deleted, codes) == ({"moved": None}, [])
 
 
+def test_what_some_brokers_have_changed_is_told_where_another_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = BrokerAddress("a", 1)
+    there = here.other("b", 2)
+    cluster = Cluster(("a:1",), here, {})
+    cluster.__dict__["brokers"] = {1: here, 2: there}
+    monkeypatch.setattr(cluster, "leaders", lambda: {("dlq", 0): 1, ("dlq", 1): 2})
+
+    def ask(address: BrokerAddress, _: Any, **__: Any) -> Any:
+        if address == there:
+            raise Unreachable("the broker at b:2 did not answer")
+        row = SimpleNamespace(partition_index=0, error_code=ErrorCode.none)
+        return SimpleNamespace(topics=[SimpleNamespace(name="dlq", partitions=[row])], error_code=0)
+
+    monkeypatch.setattr(cluster, "ask", ask)
+    with pytest.raises(ControlError, match=r"^dlq-1: the broker at b:2 did not answer .*; done in dlq-0$"):
+        cluster.ask_leaders([("dlq", 0), ("dlq", 1)], lambda _: None, is_change=True)
+    found = [
+        SimpleNamespace(key=name, error_code=0, host=name, port=port) for name, port in (here[:2], there[:2])
+    ]
+    monkeypatch.setattr(cluster, "coordinators", lambda *_: {row.key: row for row in found})
+    monkeypatch.setattr(cluster, "request", lambda *_, **__: None)
+    deleted = finished(ClusterDeletion(cluster).delete(dict.fromkeys(["a", "b"], Any)))
+    assert deleted == {"a": None, "b": "the broker at b:2 did not answer (NETWORK_EXCEPTION)"}
+
+
 def test_the_password_of_a_user_is_changed_by_the_controller(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
