@@ -20,6 +20,7 @@ from seqgate.gateway.console.page import Visit
 from seqgate.gateway.console.sessions import new_id
 from seqgate.gateway.console.web.desk import Desk
 from seqgate.gateway.console.web.visiting import (
+    MOST_FIELDS,
     NOT_STORED,
     SECURITY_HEADERS,
     FormRefused,
@@ -109,13 +110,15 @@ def _own_path(text: str) -> str:
     return text if is_own else "/"
 
 
-# The steps of every request beside its route: the check of its Host before, and the security headers after.
+# The steps of every request beside its route: the checks of its Host and the size of its query before, and
+# the security headers after.
 
 _MISDIRECTED = 421
+_TOO_LONG = 414
 
 
 class Guard:
-    """Refuses foreign hosts, and adds the security headers to every answer."""
+    """Refuses foreign hosts and huge queries, and adds the security headers to every answer."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
         self._app = app
@@ -137,6 +140,10 @@ class Guard:
             refusal = PlainTextResponse(
                 "The console does not serve this host name. Name it with --public-name.\n", _MISDIRECTED
             )
+            await refusal(scope, receive, send_guarded)
+            return
+        if scope["query_string"].count(b"&") >= MOST_FIELDS:
+            refusal = PlainTextResponse(f"An address may have at most {MOST_FIELDS:,} fields.\n", _TOO_LONG)
             await refusal(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)

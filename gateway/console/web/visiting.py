@@ -36,6 +36,7 @@ from seqgate.gateway.console.sessions import FIELD, new_id
 MOST_FORM_BYTES: Final = 8 << 20
 """The largest form with its files; a larger one is refused."""
 MOST_FIELDS: Final = 2_000
+"""Fields of a form, or of the query of an address; a request with more is refused."""
 _TOO_LARGE: Final = 413
 
 
@@ -75,9 +76,16 @@ def stranger(console: Console, request: Request, sent: SentForm = _NOTHING) -> V
         security=ClientSecurity(),
         session_id=session_id_of(request, console.options) or new_id(),
         address=request.client.host if request.client else "",
-        query={name: request.query_params.getlist(name) for name in request.query_params},
+        query=_query(request),
         form=sent.fields,
     )
+
+
+def _query(request: Request) -> Mapping[str, Sequence[str]]:
+    fields: dict[str, list[str]] = {}
+    for name, value in request.query_params.multi_items():
+        fields.setdefault(name, []).append(value)
+    return fields
 
 
 def _open_login(console: Console) -> ClientSecurity:

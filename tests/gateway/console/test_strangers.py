@@ -5,10 +5,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from starlette.datastructures import ImmutableMultiDict
 
 from seqgate.gateway.console import sessions
 from seqgate.gateway.console.sessions import FAILURES, FAILURES_OF_ALL, WINDOW_S, LoginLimit
 from seqgate.gateway.console.web.login import Hosts, _own_path
+from seqgate.gateway.console.web.visiting import MOST_FIELDS
 from tests.support.console_client import ConsoleClient
 
 
@@ -66,6 +68,18 @@ def test_a_form_from_another_site_is_refused(console: ConsoleClient) -> None:
 def test_a_form_that_is_too_large_is_refused(console: ConsoleClient) -> None:
     answer = console.http.post("/login", data={"csrf": console.token(), "name": "x" * (9 << 20)})
     assert answer.status_code == 413
+
+
+def test_an_address_with_many_fields_is_read_once_and_one_with_more_is_refused(
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reaches the console sends it, and all browsers wait while the console reads it."""
+    fields = [f"f{number}" for number in range(MOST_FIELDS)]
+    monkeypatch.delattr(ImmutableMultiDict, "getlist")  # searches all fields, for each name
+    assert console.http.get("/no-such-page?" + "&".join(fields)).status_code == 404
+    refused = console.http.get("/no-such-page?" + "&".join([*fields, "one-more"]))
+    assert refused.status_code == 414
+    assert "nosniff" in refused.headers["x-content-type-options"]
 
 
 @pytest.mark.parametrize(
