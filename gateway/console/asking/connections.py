@@ -388,12 +388,12 @@ class ClusterLogin:
 
 
 def _offered(address: BrokerAddress) -> tuple[str, ...]:
-    """Return what a listener offers in place of an unknown mechanism; one without logins hangs up."""
+    """Return what a listener offers in place of an unknown mechanism; one without logins offers nothing.
+    Raises ControlError, and OSError without an answer.
+    """
     try:
         with open_connection(address, LOGIN_TIMEOUT_S) as connection:
             answer = exchange(connection, SaslHandshakeRequest(mechanism=_NO_MECHANISM))
-    except ConnectionResetError:
-        return ()
     except MalformedRequest as error:
         raise ControlError(f"the answer of {address.shown} is not understood: {error}") from None
     offered = tuple(name for name in MECHANISMS if name in answer.mechanisms)

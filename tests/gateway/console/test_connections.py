@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -82,3 +83,29 @@ def test_a_login_without_an_answer_is_one_where_the_cluster_accepts_connections(
         with pytest.raises(ControlError, match="nothing answers") as raised:
             login.log_in("ann", "wrong")
     assert isinstance(raised.value, Unreachable) is not listens
+
+
+def test_a_listener_that_hangs_up_may_have_logins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy without a backend hangs up, and so does a broker with its last connection taken."""
+    answering: set[int] = set()
+
+    def exchange(connection: socket.socket, _: object) -> SimpleNamespace:
+        if connection.getpeername()[1] not in answering:
+            raise ConnectionResetError
+        return SimpleNamespace(mechanisms=("PLAIN", "OAUTHBEARER"))
+
+    monkeypatch.setattr(connections, "exchange", exchange)
+    monkeypatch.setattr(connections, "KEPT_S", 0.0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as first,
+        socket.create_server(("127.0.0.1", 0)) as second,
+        ThreadPoolExecutor() as pool,
+    ):
+        addresses = [each.getsockname()[:2] for each in (first, second)]
+        login = ClusterLogin(addresses, OPEN, pool)
+        with pytest.raises(Unreachable, match="nothing answers"):
+            login.mechanisms()
+        answering.add(addresses[1][1])
+        assert login.mechanisms() == ("PLAIN",)
+        answering.clear()
+        assert login.mechanisms() == ("PLAIN",)
