@@ -53,6 +53,7 @@ from seqgate.gateway.console.asking.groups import (
     newest_letters,
     series_of,
 )
+from seqgate.gateway.console.asking.topics import topic_lines
 from seqgate.gateway.console.metrics.history import HOUR_MS, LAG, TOPIC_LAG, Key, key_of
 from seqgate.gateway.console.page import Feed, Get, Page, PageGroup, Post, Visit, above_form
 from seqgate.gateway.console.pages.topics import spark
@@ -429,10 +430,12 @@ def lag(visit: Visit) -> PageAnswer:
         with visit.cluster() as cluster:
             return lag_by_topic(cluster, group, is_share=is_share)
 
-    names = [TOTAL, *(series_of(topic) for topic in visit.query.get("topic", ()))]
-    if _sampled(visit, group):
-        if visit.user:
-            _check_visible(visit, group)
+    topics = visit.query.get("topic", ())
+    is_sampled = _sampled(visit, group)
+    if is_sampled and visit.user:
+        topics = _visible(visit, group, topics)
+    names = [TOTAL, *map(series_of, topics)]
+    if is_sampled:
         return visit.chart(visit.history, {name: _key(group, name) for name in names})
     history = visit.console.sampler.watches.history(f"lag {visit.user} {is_share} {group}", read)
     return visit.chart(history, {name: Key(name) for name in names})
@@ -449,11 +452,15 @@ def _key(group: str, name: str) -> Key:
     return key_of(TOPIC_LAG, {"group": group, "topic": name.removeprefix(series_of(""))})
 
 
-def _check_visible(visit: Visit, group: str) -> None:
-    """Check that the person may see a group that the console has sampled. Raises ControlError."""
+def _visible(visit: Visit, group: str, topics: Sequence[str]) -> list[str]:
+    """Return which of the topics of a group that the console has sampled the person may see. Raises
+    ControlError for a group that the person may not see.
+    """
     with visit.cluster() as cluster:
         if all(line.group != group for line in group_lines(cluster)):
             raise ControlError(f"there is no group {group[:200]} that you may describe")
+        visible = {line.name for line in topic_lines(cluster)} if topics else set()
+    return [topic for topic in topics if topic in visible]
 
 
 PAGE: Final = Page(

@@ -4,10 +4,12 @@ log.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from seqgate.gateway.console.metrics.history import LAG, TOPIC_LAG, key_of
 from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_cluster import await_true
 from tests.support.group_members import commit_offsets
@@ -45,6 +47,16 @@ def test_a_group_that_bob_may_not_describe_hides_no_other(as_bob: ConsoleClient)
     assert "hidden simple Empty – – – –" in page
     assert "orders 0 0" in text_of(as_bob.page("/groups/view?group=desk"))
     assert "GROUP_AUTHORIZATION_FAILED" in text_of(as_bob.page("/groups/view?group=hidden"))
+
+
+def test_bob_sees_no_lag_in_a_topic_that_he_may_not_describe(as_bob: ConsoleClient) -> None:
+    """The console samples the lag as a user who may describe more."""
+    history = as_bob.console.sampler.history
+    lags = {key_of(TOPIC_LAG, {"group": "desk", "topic": name}): 7.0 for name in ("orders", "secrets")}
+    history.add(time.time_ns() // 1_000_000, {key_of(LAG, {"group": "desk"}): 14.0, **lags})
+    series = as_bob.data("/api/groups/lag?group=desk&topic=secrets&topic=orders")["series"]
+    assert series["topic:orders"][-1] == 7.0
+    assert "topic:secrets" not in series
 
 
 @pytest.mark.parametrize(
