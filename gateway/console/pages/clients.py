@@ -230,7 +230,7 @@ def edit_form(visit: Visit, problem: str | None = None) -> View:
         "quotas": QUOTAS,
         "of_addresses": _OF_ADDRESSES,
         "values": {
-            quota: visit.text(quota) or (value_text(now[quota]) if quota in now else "") for quota in QUOTAS
+            quota: visit.text(quota, value_text(now[quota]) if quota in now else "") for quota in QUOTAS
         },
         "problem": problem,
     }

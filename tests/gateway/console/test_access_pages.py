@@ -174,7 +174,11 @@ def test_quotas_are_set_changed_and_removed(console: ConsoleClient) -> None:
     assert "producer_byte_rate no limit 1048576" in asked
     page = console.confirmed("/access/quotas/edit", fields)
     assert "producer_byte_rate 1048576 (1.0 MiB/s)" in text_of(page)
-    changed = {**fields, "producer_byte_rate": "", "request_percentage": "75.5"}
+    emptied = {**fields, "producer_byte_rate": ""}
+    refused = console.send("/access/quotas/edit", {**emptied, "request_percentage": "much"}, status=400)
+    assert 'name="producer_byte_rate" value=""' in refused, "otherwise the next Set keeps the quota"
+    assert 'name="request_percentage" value="much"' in refused
+    changed = {**emptied, "request_percentage": "75.5"}
     asked = text_of(console.send("/access/quotas/edit", changed))
     assert "request_percentage 50 75.5" in asked
     assert "producer_byte_rate 1048576 no limit" in asked
