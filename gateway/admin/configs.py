@@ -338,7 +338,7 @@ def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> s
     from seqgate.gateway.config.table import without_listener  # noqa: PLC0415 - slow to import
 
     # The defaults of all brokers are listed only where they are set.
-    asked = Resource("broker", str(cluster.broker_ids()[0])) if resource.is_all_brokers else resource
+    asked = Resource("broker", str(cluster.first_broker_id())) if resource.is_all_brokers else resource
     known = {row.name: row.is_sensitive for row in _all_rows(cluster, asked) or ()}
     # A setting of one listener is listed only where somebody has set it: the setting of all tells about it.
     listed = {name: name if name in known else without_listener(name) for name in names}

@@ -586,6 +586,11 @@ class Cluster:
         answer = self.ask_any(self.brokers_request())
         return sorted(int(broker.broker_id) for broker in answer.brokers)
 
+    def first_broker_id(self) -> int:
+        """Return the lowest node id of the brokers that run; of all, where the cluster tells of none."""
+        node_ids = self.broker_ids()
+        return next((node_id for node_id in node_ids if node_id in self.brokers), node_ids[0])
+
     def brokers_request(self) -> Any:
         """Return the request for all registered brokers; from version 2 on also those that have ended."""
         return self.request(

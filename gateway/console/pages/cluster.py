@@ -181,8 +181,9 @@ def settings(visit: Visit, problem: str | None = None) -> View:
     wanted, only_changed = visit.text("filter").strip().lower(), visit.text("changed") == "yes"
     with visit.cluster() as cluster:
         resource = _resource(visit, cluster)
-        rows = configs.find_configs(cluster, resource, [], everything=True).configs
         brokers = cluster.broker_ids()
+        has_ended = not resource.is_all_brokers and int(resource.name) not in cluster.brokers
+        rows = [] if has_ended else configs.find_configs(cluster, resource, [], everything=True).configs
     matching = [row for row in rows if wanted in row.name.lower() or wanted in (row.value or "").lower()]
     changed = [row for row in matching if row.source != _DEFAULT_SOURCE]
     ordered = sorted(
@@ -192,6 +193,7 @@ def settings(visit: Visit, problem: str | None = None) -> View:
     values = {
         "node": resource.name,
         "is_all": resource.is_all_brokers,
+        "has_ended": has_ended,
         "brokers": brokers,
         "default": ALL_BROKERS,
         "rows": shown,
@@ -208,7 +210,7 @@ def settings(visit: Visit, problem: str | None = None) -> View:
 
 
 def _resource(visit: Visit, cluster: Cluster) -> Resource:
-    return configs.existing(cluster, "broker", visit.text("node") or str(cluster.broker_ids()[0]))
+    return configs.existing(cluster, "broker", visit.text("node") or str(cluster.first_broker_id()))
 
 
 @above_form(settings, "Nothing is changed: ")

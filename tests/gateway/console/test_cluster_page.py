@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.console.metrics.gateways import GatewayRow, Summary
 from seqgate.gateway.console.page import Visit
 from tests.support.console_client import ConsoleClient, console_client, text_of
@@ -37,6 +38,20 @@ def test_settings_that_somebody_has_set_come_first(console: ConsoleClient) -> No
     assert "compression" not in found
     assert "No setting matches" in text_of(console.page("/cluster/settings?filter=nothing-like-it"))
     assert "there is no broker 77" in text_of(console.page("/cluster/settings?node=77"))
+
+
+def test_settings_while_the_first_broker_has_ended(
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "broker_ids", lambda _: [0, 1])
+    assert ">auto.create.topics.enable<" in console.page("/cluster/settings")
+    ended = console.page("/cluster/settings?node=0")
+    assert "Broker 0 does not run" in text_of(ended)
+    assert 'href="/cluster/settings?node=1"' in ended
+    wrong = {"node": "default", "name": "log.retention.hour", "value": "1"}
+    assert "the nearest name is log.retention.hours" in console.send("/cluster/settings", wrong, status=400)
+    refused = console.send("/cluster/settings", {**wrong, "node": "0"}, status=400)
+    assert "Nothing is changed: broker 0 does not run" in text_of(refused)
 
 
 def test_a_setting_is_changed_and_removed_in_place(console: ConsoleClient) -> None:
