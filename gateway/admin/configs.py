@@ -90,9 +90,12 @@ def unset_configs(
     opened: OpenedCluster,
     kind: ConfigKind,
     name: Name,
-    names: list[str] = argument("CONFIG", "The configurations to set back to their defaults."),
+    names: list[str] = argument("CONFIG", "The configurations to remove."),
 ) -> Output:
-    """Give configurations of a topic, broker or group their defaults again: all of them, or none."""
+    """Remove configurations that are set on a topic, broker or group: all of them, or none.
+
+    What counts then is the value of the broker or of all brokers, or else the default.
+    """
     return _change(opened, kind, name, {}, names)
 
 
@@ -108,7 +111,7 @@ def _change(
     of = f"{kind} {shown(name)}"
     told = {config: None if config in secret else value for config, value in settings.items()}
     text = [f"{of}: {config}={_HIDDEN if value is None else shown(value)}" for config, value in told.items()]
-    text += [f"{of}: {config} is no longer set here" for config in unset]
+    text += [f"{of}: {config} is no longer set" for config in unset]
     return Output(ChangedConfigs(kind, name, told, unset), text)
 
 

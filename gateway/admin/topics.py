@@ -205,7 +205,7 @@ def alter(
     ),
     settings: Settings = None,
     unset: list[str] | None = option(
-        "--unset", "NAME", "A configuration that goes back to its default; may be repeated."
+        "--unset", "NAME", "A configuration to remove from the topic; may be repeated."
     ),
     consent: Consented,
 ) -> Output:

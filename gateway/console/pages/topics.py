@@ -402,7 +402,7 @@ def _line(row: ConfigRow, *, is_seqgate: bool) -> SettingLine:
 
 
 def change_setting(visit: Visit) -> PageAnswer:
-    """Set one setting of a topic, or give it its default again."""
+    """Set or remove one setting of a topic after a confirmation."""
     topic, name, value = visit.text("topic"), visit.text("name"), visit.text("value")
     unset = visit.text("action") == "unset"
     resource = configs.Resource("topic", topic)
@@ -415,12 +415,12 @@ def change_setting(visit: Visit) -> PageAnswer:
         )
     if error is not None:
         raise ControlError(f"{name} of topic {topic} is not changed: {error}")
-    done = "has its default again" if unset else f"is {with_units(name, value)}"
+    done = "is no longer set" if unset else f"is {with_units(name, value)}"
     return Redirect(topic_settings_path(topic), f"{name} of topic {topic} {done}.")
 
 
 def _question_topic_settings(topic: str, before: ConfigRow, value: str | None) -> Confirmation:
-    after = "the default" if value is None else with_units(before.name, value)
+    after = "what counts without it" if value is None else with_units(before.name, value)
     return Confirmation(
         title=f"Change {before.name} of topic {topic}?",
         action="Change",

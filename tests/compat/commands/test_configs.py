@@ -32,7 +32,8 @@ def test_a_topic(peer: Peer, topic: str) -> None:
         ("retention.ms", "7200000", "DYNAMIC_TOPIC_CONFIG"),
     ]
     assert listing["left_out"] > 20
-    peer.run("configs", "unset", "topic", topic, "cleanup.policy")
+    unset = peer.run("configs", "unset", "topic", topic, "cleanup.policy")
+    assert unset.stdout == f"topic {topic}: cleanup.policy is no longer set\n"
     (one,) = peer.json("configs", "get", "topic", topic, "cleanup.policy")["configs"]
     assert (one["value"], one["source"]) == ("delete", "DEFAULT_CONFIG")
     everything = peer.json("configs", "get", "topic", topic, "--all")
