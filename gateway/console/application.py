@@ -1,7 +1,8 @@
-"""Composes the console's web application."""
+"""Composes the console's web application, and limits how long a request to it may take to come."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -13,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from seqgate.gateway.console.console import Console
 from seqgate.gateway.console.pages import PAGES
@@ -55,3 +57,34 @@ def application(console: Console, on_start: Callable[[], None] = lambda: None) -
         lifespan=running,
     )
     return Guard(pages, Hosts(console.options.listen[0], console.options.public_names))
+
+
+# Closes connections that send nothing: they would take the places of other browsers. Uvicorn itself limits
+# only how long a connection may be idle after an answer.
+
+REQUEST_TIMEOUT_S: Final = 60.0
+"""Time for the next whole request with its form, at most twice that where something has come before; then
+the connection is closed.
+"""
+
+
+class TimedProtocol(H11Protocol):
+    """Closes a connection that has waited for the same request, or the rest of it, since the last look."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._seen: RequestResponseCycle | None = None
+        self._next_look = self.loop.call_later(REQUEST_TIMEOUT_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._next_look.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        request = self.cycle
+        is_answered_now = request is not None and not request.more_body and not request.response_complete
+        if request is self._seen and not is_answered_now:
+            self.transport.abort()
+            return
+        self._seen = request
+        self._next_look = self.loop.call_later(REQUEST_TIMEOUT_S, self._look)

@@ -136,7 +136,7 @@ def _run(options: ConsoleOptions) -> None:
     """Run the console. Raises ControlError when it must not, or can't, start; ModuleNotFoundError."""
     import uvicorn  # noqa: PLC0415 - needs seqgate[console]
 
-    from seqgate.gateway.console.application import application  # noqa: PLC0415 - needs seqgate[console]
+    from seqgate.gateway.console.application import TimedProtocol, application  # noqa: PLC0415 - an extra
     from seqgate.gateway.console.console import Console  # noqa: PLC0415 - slow to import
 
     try:
@@ -161,6 +161,7 @@ def _run(options: ConsoleOptions) -> None:
             log_level="warning",
             server_header=False,
             proxy_headers=False,
+            http=TimedProtocol,
             limit_concurrency=_CONNECTIONS,
             timeout_graceful_shutdown=_END_S,
             ssl_certfile=options.certificate,

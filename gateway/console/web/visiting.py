@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from seqgate.gateway.admin.remote.addresses import shown_address
@@ -37,6 +37,7 @@ MOST_FORM_BYTES: Final = 8 << 20
 """The largest form with its files; a larger one is refused."""
 MOST_FIELDS: Final = 2_000
 """Fields of a form, or of the query of an address; a request with more is refused."""
+_NOT_WHOLE: Final = 400
 _TOO_LARGE: Final = 413
 
 
@@ -114,10 +115,13 @@ async def form_of(console: Console, request: Request) -> SentForm:
 
 async def _read_bounded(request: Request) -> None:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MOST_FORM_BYTES:
-            raise HTTPException(_TOO_LARGE, f"a form must be smaller than {MOST_FORM_BYTES >> 20} MiB")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MOST_FORM_BYTES:
+                raise HTTPException(_TOO_LARGE, f"a form must be smaller than {MOST_FORM_BYTES >> 20} MiB")
+    except ClientDisconnect:  # no mistake of the program, whose log would have a traceback
+        raise HTTPException(_NOT_WHOLE, "the connection ended before the form was whole") from None
     request._body = bytes(body)  # noqa: SLF001 - Starlette's own place of a body that was read
 
 

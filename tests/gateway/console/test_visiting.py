@@ -5,6 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 import pytest
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Message
 
 from seqgate.gateway.console.answer import PageAnswer, View
 from seqgate.gateway.console.web import desk, visiting
@@ -43,3 +46,13 @@ def test_a_change_makes_what_was_found_before_old(
     monkeypatch.undo()
     console.send("/topics/vs-old/delete", {"confirmed": "yes", "typed": "vs-old"})
     assert "there is no topic vs-old" in text_of(console.page("/topics/vs-old"))
+
+
+async def test_a_form_that_does_not_come_whole_is_no_mistake_of_the_program() -> None:
+    parts = [{"type": "http.request", "body": b"csrf=", "more_body": True}, {"type": "http.disconnect"}]
+
+    async def receive() -> Message:
+        return parts.pop(0)
+
+    with pytest.raises(HTTPException, match="before the form was whole"):
+        await visiting._read_bounded(Request({"type": "http", "headers": []}, receive))
