@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from seqgate.spark_kafka_compat.databases import Database, Transaction
 from seqgate.spark_kafka_compat.endpoints import unwatched_source
-from seqgate.spark_kafka_compat.options import OptionValue, Use, checked_options
+from seqgate.spark_kafka_compat.options import COMMITTED, OptionValue, Use, checked_options
 from seqgate.spark_kafka_compat.partitions import OffsetLog, OffsetRange, partitions_of, topic_ids_of
 from seqgate.spark_kafka_compat.positions import (
     Claim,
@@ -46,7 +46,7 @@ ROWS_AT_ONCE = 1_000
 DEFAULTS: Mapping[str, OptionValue] = {
     "maxOffsetsPerTrigger": 1_000_000,
     "maxRecordsPerPartition": 50_000,
-    "kafka.isolation.level": "read_committed",
+    **COMMITTED,
 }
 """`maxOffsetsPerTrigger` bounds a transaction, `maxRecordsPerPartition` the rows that the driver holds."""
 _DECIDED_HERE = ("starting", "subscribe", "assign")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from seqgate.spark_kafka_compat.checkpoint_topics import CheckpointTopics, subscribed
 from seqgate.spark_kafka_compat.endpoints import source, unwatched_source
-from seqgate.spark_kafka_compat.options import OptionValue, Use, checked_options
+from seqgate.spark_kafka_compat.options import COMMITTED, OptionValue, Use, checked_options
 from seqgate.spark_kafka_compat.session import SparkCompatError
 
 if TYPE_CHECKING:
@@ -63,14 +63,16 @@ def land(
     Without `every` the query reads the present records and ends (`Trigger.AvailableNow`); with `every`, such
     as "10 seconds", the query runs until it is stopped. The default checkpoint is `path/_checkpoint`. Keep
     the checkpoint with the files. Otherwise the records are written a second time. `options` are the
-    source's. The ids of the topics are kept in the checkpoint. So a topic that was recreated since the last
-    run is refused. A topic that is recreated while the query runs brings a warning; pass `kept`, from
-    `checkpoint_topics` with the same arguments, to check the topics yourself instead.
+    source's; without `kafka.isolation.level` only committed records are landed. The ids of the topics are
+    kept in the checkpoint. So a topic that was recreated since the last run is refused. A topic that is
+    recreated while the query runs brings a warning; pass `kept`, from `checkpoint_topics` with the same
+    arguments, to check the topics yourself instead.
 
     Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `RecreatedTopicError`;
     `EndpointError`.
     """
     check_partition_columns(partition_by)
+    options = {**COMMITTED, **(options or {})}
     if kept is None:
         records = source(spark, bootstrap, topics, stream=True, options=options)
         kept = checkpoint_topics(spark, bootstrap, path, checkpoint=checkpoint, options=options)
@@ -109,4 +111,5 @@ def checkpoint_topics(
 ) -> CheckpointTopics:
     """Return the topics of the checkpoint of files under `path`. Raises `UnknownOptionError`."""
     folder = checkpoint or f"{path.rstrip('/')}/{CHECKPOINT_FOLDER}"
-    return CheckpointTopics(spark, bootstrap, folder, checked_options(Use.STREAM_READ, options or {}))
+    checked = checked_options(Use.STREAM_READ, {**COMMITTED, **(options or {})})
+    return CheckpointTopics(spark, bootstrap, folder, checked)

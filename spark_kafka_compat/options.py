@@ -19,6 +19,11 @@ from seqgate.spark_kafka_compat.session import UnknownOptionError
 
 OptionValue = str | bool | int | Mapping[str, object]
 
+COMMITTED: Mapping[str, OptionValue] = {"kafka.isolation.level": "read_committed"}
+"""The default of the pipelines, which Spark's own sources lack: records of aborted and open transactions are
+left out.
+"""
+
 
 class Use(Flag):
     """The kinds of reads and writes that an option applies to."""

@@ -1,4 +1,4 @@
-"""Spark reads only committed records if its options ask for that, as `docs/transactions.md` says."""
+"""Spark reads only committed records if its options ask for that, as `docs/transactions.md` says. `land` asks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from seqgate.spark_kafka_compat import source
+from seqgate.spark_kafka_compat.landing import land
 from tests.compat.spark.topics import TIMEOUT_S, Topics, landed, values_of
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "transactions.md"
@@ -44,18 +45,15 @@ def test_batches(spark: SparkSession, topics: Topics) -> None:
     assert values_of(committed) == [*range(10), *range(20, 40)]
 
 
-def test_a_stream_goes_on_behind_the_open_transaction(
+def test_a_landed_stream_goes_on_behind_the_open_transaction(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
     topic = topics.fresh()
     producer = _fill(topics, topic)
-    table, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
 
     def run() -> list[int]:
-        stream = source(spark, topics.bootstrap, topic, stream=True, options=COMMITTED)
-        writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
-        writer.trigger(availableNow=True).start(table).awaitTermination()
-        return landed(spark, table)
+        land(spark, topics.bootstrap, topic, str(tmp_path)).awaitTermination()
+        return landed(spark, tmp_path)
 
     assert run() == [*range(10), *range(20, 30)]
     producer.commit_transaction(TIMEOUT_S)
