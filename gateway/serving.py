@@ -27,6 +27,10 @@ _ONE_PROCESS: Final = (
     "--test-control controls one process with its own data: leave --cluster and --workers out, and the "
     "settings seqgate.cluster and seqgate.workers"
 )
+_OTHER_DIRECTORY: Final = (
+    "--test-control empties its data directory: name the directory with --data-dir, or leave log.dirs out of "
+    "the environment (SEQGATE_LOG_DIRS) and the settings file for a temporary one"
+)
 _NO_CONSOLE: Final = (
     "--console shows one process; with --workers, or seqgate.workers, start "
     "`seqgate console --bootstrap HOST:PORT --metrics URL` beside the gateway"
@@ -86,11 +90,11 @@ def serve(
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers, with --test-control
     another for that.
 
-    Exits with 2 for options that are wrong or do not go together: --test-control with --console-listen, or
-    with several workers or a bucket (as options or settings), --console with several workers, --exit-with
-    without --test-control. Exits with 1 when the gateway can't start or
-    ends by itself: a wrong setting, a missing package, a port that is taken, a data directory that another
-    gateway uses or that a later release wrote.
+    Exits with 2 for options that are wrong or do not go together: --test-control with --console-listen, with
+    several workers or a bucket (as options or settings), or with a data directory that the environment or the
+    file names, --console with several workers, --exit-with without --test-control. Exits with 1 when the
+    gateway can't start or ends by itself: a wrong setting, a missing package, a port that is taken, a data
+    directory that another gateway uses or that a later release wrote.
     """
     code = run_with(
         Options(
@@ -224,6 +228,8 @@ def _config(options: Options) -> Config:
     except ConfigError as error:
         raise _Refused(str(error)) from None
     _check_processes(options, config)
+    if options.test_control is not None and config.is_set("log.dirs") and not _names_directory(overrides):
+        raise _Refused(_OTHER_DIRECTORY, USAGE_ERROR)
     if options.console and config.optional_str(METRICS_LISTENER) is None:
         # The console reads what only this listener tells, and gets the port that the system chooses.
         config.choose(METRICS_LISTENER, "127.0.0.1:0")
@@ -238,6 +244,10 @@ def _check_processes(options: Options, config: Config) -> None:
         raise _Refused(_ONE_PROCESS, USAGE_ERROR)
     if options.console and has_workers:
         raise _Refused(_NO_CONSOLE, USAGE_ERROR)
+
+
+def _names_directory(overrides: Sequence[str]) -> bool:
+    return any(override.partition("=")[0].strip() == "log.dirs" for override in overrides)
 
 
 def _check_console_address(options: Options) -> None:

@@ -61,6 +61,35 @@ def test_workers_are_refused_from_every_source(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("source", ["environment", "--config", "--data-dir", "--set"])
+def test_only_flags_name_the_data_directory_of_a_gateway_under_test(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its reset empties the directory, which may be that of a gateway in use."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StartFailed("it starts")
+
+    monkeypatch.setattr("seqgate.gateway.testing.control.serving.serve_under_test", refuse)
+    directory = tmp_path / "data"
+    monkeypatch.setenv("SEQGATE_LOG_DIRS", str(directory))
+    options = Options(test_control="127.0.0.1:0")
+    match source:
+        case "--config":
+            monkeypatch.delenv("SEQGATE_LOG_DIRS")
+            file = tmp_path / "seqgate.toml"
+            file.write_text(f"log.dirs = '{directory}'\n")
+            options = options._replace(config_file=file)
+        case "--data-dir":
+            options = options._replace(data_dir=directory)
+        case "--set":
+            options = options._replace(settings=[f"log.dirs={directory}"])
+    is_refused = source in {"environment", "--config"}
+    assert run_with(options) == (USAGE_ERROR if is_refused else 1)
+    told = "--test-control empties its data directory: name" if is_refused else "it starts"
+    assert f"seqgate: {told}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("source", ["option", "--set"])
 def test_a_gateway_under_test_has_no_bucket(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
