@@ -167,7 +167,11 @@ class BrokerThread(AnyBroker):
         """The first address for clients, HOST:PORT; empty before the first start."""
         self._config = config
         self._life = threading.RLock()
+        self._ordering = threading.Lock()
+        """Held while an order goes to the gateway's thread, and while that thread begins to take none."""
         self._is_killed = False
+        self._is_lost = False
+        """Whether the gateway has ended by itself, as one does whose session in a bucket has ended."""
         self._durable: list[DurablePart] = []
         self._thread: threading.Thread | None = None
         self._ended: Future[None]
@@ -177,12 +181,14 @@ class BrokerThread(AnyBroker):
 
     @property
     def is_running(self) -> bool:
-        return self._thread is not None
+        return self._thread is not None and not self._is_lost
 
     def start(self) -> None:
         with self._life:
-            if self._thread is not None:
+            if self.is_running:
                 raise NotNow("the broker runs already: call stop() first")
+            self.stop()  # the thread of a gateway that has ended by itself
+            self._is_killed = self._is_lost = False
             started: Future[None] = Future()
             self._ended = Future()
             thread = threading.Thread(target=self._run, args=(started,), name="seqgate", daemon=True)
@@ -200,15 +206,16 @@ class BrokerThread(AnyBroker):
             thread, self._thread = self._thread, None
             if thread is None:
                 return
-            self._loop.call_soon_threadsafe(self._stopping.set)
+            with self._ordering:
+                if not self._is_lost:
+                    self._loop.call_soon_threadsafe(self._stopping.set)
             thread.join()
             self._ended.result()
 
     def kill(self) -> None:
         with self._life:
-            if self._thread is not None:
-                self._is_killed = True
-                self.stop()
+            self._is_killed = True
+            self.stop()
 
     def power_cut(self) -> None:
         with self._life:
@@ -232,7 +239,7 @@ class BrokerThread(AnyBroker):
         async def begin() -> T:
             return await work()
 
-        with self._life:
+        with self._life, self._ordering:
             self._check_running()
             asked = asyncio.run_coroutine_threadsafe(begin(), self._loop)
         try:
@@ -242,15 +249,15 @@ class BrokerThread(AnyBroker):
 
     def _run_if_started(self, work: Callable[[], Awaitable[object]], *, is_optional: bool = False) -> object:
         """Run a coroutine; if the gateway is stopped and it `is_optional`, run nothing and return None."""
-        return None if is_optional and self._thread is None else self._run_in_loop(work)
+        return None if is_optional and not self.is_running else self._run_in_loop(work)
 
     def _advance(self, by_s: float) -> None:
         """Move the clock forward by seconds; a stopped gateway starts at the later time."""
         with self._life:
-            if self._thread is None:
-                self.machine.ahead_s += by_s
-            else:
+            if self.is_running:
                 self._run_in_loop(lambda: self._inside.advance(by_s))
+            else:
+                self.machine.ahead_s += by_s
 
     # --- looking inside
 
@@ -281,7 +288,7 @@ class BrokerThread(AnyBroker):
         return explain_differences(self.records(topic), expected)
 
     def _check_running(self) -> None:
-        if self._thread is None:
+        if not self.is_running:
             raise NotNow("the broker does not run: call start() first")
 
     # --- in the gateway's thread
@@ -310,15 +317,25 @@ class BrokerThread(AnyBroker):
         await gateway.start()
         self._keep_addresses(gateway)
         started.set_result(None)
-        await self._stopping.wait()
-        if self._is_killed:
-            self._is_killed = False
+        await self._until_the_end(gateway)
+        if self._is_killed or self._is_lost:
             # Nothing is acknowledged between the look and the end, because there is no await.
             self._durable = self._inside.durable_parts()
             await gateway.abandon()
         else:
             self._requests.let_go()
             await gateway.stop()
+
+    async def _until_the_end(self, gateway: Gateway) -> None:
+        """Wait until the gateway is to stop, or has to end by itself, and note which."""
+        stopped = asyncio.create_task(self._stopping.wait())
+        ended = asyncio.create_task(gateway.backend.ended())
+        await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            logger.warning("%s", ended.exception())
+            with self._ordering:
+                self._is_lost = True
+        ended.cancel()
 
     def _before(self, dispatcher: Dispatcher) -> Requests:
         self._requests = FaultyRequests(dispatcher, self.faults, self._inside)

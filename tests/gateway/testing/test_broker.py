@@ -8,14 +8,15 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.backends.backend import Backend, Ended, StartFailed
 from seqgate.gateway.config import ConfigError
 from seqgate.gateway.testing import Broker
 from seqgate.gateway.testing.data_directory import VARIABLE
-from tests.gateway.testing.exchanges import batch, produce, produce_on, values
+from tests.gateway.testing.exchanges import batch, eventually, produce, produce_on, values
 from tests.support.wire import Closed, Wire
 
 TIMES = 200
@@ -79,6 +80,26 @@ def test_a_kill_of_a_stopped_broker_does_not_kill_the_next_one() -> None:
         assert (broker.directory / ".kafka_cleanshutdown").exists() or list(broker.directory.glob("*clean*"))
         broker.start()
         assert values(broker) == [b"one"]
+
+
+def test_a_broker_whose_session_ends_does_not_run_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ended(_: Backend) -> NoReturn:
+        raise Ended("its session has ended")
+
+    with Broker() as broker:
+        produce(broker, b"one")
+        broker.stop()
+        with monkeypatch.context() as ending:
+            ending.setattr(Backend, "ended", ended)
+            broker.start()
+            eventually(lambda: not broker.is_running, "the broker has ended")
+        with pytest.raises(RuntimeError, match=r"the broker does not run: call start\(\)"):
+            broker.topics()
+        broker.clock.advance(seconds=1)
+        broker.start()
+        assert produce(broker, b"two")["base_offset"] == 1
+        broker.restart()
+        assert values(broker) == [b"one", b"two"]
 
 
 def test_a_kill_keeps_what_was_written_and_breaks_connections() -> None:
