@@ -80,7 +80,7 @@ class DemoGateway:
             raise DemoFailedError(
                 f"The gateway did not start. Its log:\n{self._log_path.read_text(errors='replace')}"
             )
-        self.host, _, port = line.removeprefix(_READY).split()[0].rpartition(":")
+        self.host, _, port = line.removeprefix(_READY).split()[0].rstrip(",").rpartition(":")
         self.port = int(port)
         if self._console:
             threading.Thread(target=self._note_console, args=(self._process.stdout,), daemon=True).start()

@@ -32,8 +32,8 @@ FILE_VARIABLE = "SEQGATE_CONFIG"
 OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_", "SEQGATE_BOOTSTRAP")
 """The prefixes of environment variables that are no settings: those of spark_kafka_compat and of the tests.
 """
-OTHER_VARIABLES = (FILE_VARIABLE, PURE, "SEQGATE_COMPILE")
-"""The other variables that are no settings: the last two choose the core, here and when it is installed."""
+OTHER_VARIABLES = (PURE, "SEQGATE_COMPILE")
+"""The other variables that are no settings: they choose the core, here and when it is installed."""
 
 _USER_OF_URL = re.compile(r"//[^/\s]*@")
 """The user and the password in a URL."""
@@ -60,7 +60,7 @@ def load_config(
         for name, text in _file_values(file):
             static[name] = _parse(name, text, f"in {file}")
     for variable, text in sorted(environment.items()):
-        if _is_setting(variable):
+        if has_settings(variable) and variable != FILE_VARIABLE:
             name = _name_of(variable)
             static[name] = _parse(name, text, f"from {variable}")
     for override in overrides:
@@ -76,7 +76,8 @@ def load_config(
     return Config(static)
 
 
-def _is_setting(variable: str) -> bool:
+def has_settings(variable: str) -> bool:
+    """Return whether an environment variable is a setting, or names the file of settings."""
     return (
         variable.startswith(ENVIRONMENT_PREFIX)
         and variable not in OTHER_VARIABLES

@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.backends.backend import StartFailed
+from seqgate.gateway.config.load import has_settings
 from seqgate.gateway.testing.broker import AnyBroker
 from seqgate.gateway.testing.control.command import TIMEOUT_S, ControlRefused, ask, shown
 from seqgate.gateway.testing.control.routes import read_record
@@ -50,9 +51,11 @@ class BrokerProcess(AnyBroker):
     """
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
-        """Prepare the broker; `settings` override SETTINGS. Without `directory` its data is temporary."""
+        """Prepare the broker; `settings` override SETTINGS. Without `directory` its data is temporary. As for
+        `Broker`, settings in the environment do not count.
+        """
         super().__init__(directory)
-        self._settings = dict(settings or {})
+        self._settings = {"listeners": "PLAINTEXT://127.0.0.1:0", **(settings or {})}
         self._control = ""
         self._process: ServeProcess | None = None
         self.faults = RemoteFaults(self._ask)
@@ -67,18 +70,19 @@ class BrokerProcess(AnyBroker):
         if self._process is not None:
             raise RuntimeError("the broker runs already: call stop() first")
         settings = [word for name, value in self._settings.items() for word in ("--set", f"{name}={value}")]
-        command = [sys.executable, "-P", "-m", "seqgate", "serve", "--listen", f"127.0.0.1:{self._port}"]
+        command = [sys.executable, "-P", "-m", "seqgate", "serve"]
         command += ["--data-dir", str(self.directory), "--test-control", "127.0.0.1:0", *settings]
         command += ["--exit-with", str(os.getpid())]
         # The gateway would replace its process for the sake of another allocator, which saves memory after
         # days.
-        environment = {"PYTHONMALLOC": "pymalloc", **os.environ}
+        inherited = {name: value for name, value in os.environ.items() if not has_settings(name)}
+        environment = {"PYTHONMALLOC": "pymalloc", **inherited}
         log = self.directory.with_name(f"{self.directory.name}.log")
         process = ServeProcess(command, log, environment=environment)
         printed = process.await_ready(START_TIMEOUT_S)
-        self._control = _address(printed, _CONTROL)
-        self._port = int(_address(printed, READY).rpartition(":")[2])
         self._process = process
+        self._control = _after(_CONTROL, printed)
+        self._keep_ports([address.rpartition(":")[2] for address in _bound(printed)])
 
     def stop(self) -> None:
         self._end(lambda process: process.end(signal.SIGTERM, STOP_TIMEOUT_S))
@@ -129,6 +133,13 @@ class BrokerProcess(AnyBroker):
         except ControlRefused as error:
             raise _KINDS.get(error.status, ValueError)(str(error)) from None
 
+    def _keep_ports(self, ports: Sequence[str]) -> None:
+        """Let the next process listen on the ports that the system chose for this one."""
+        given = self._settings["listeners"].split(",")
+        shown = [f"{each.rpartition(':')[0]}:{port}" for each, port in zip(given, ports, strict=True)]
+        self._settings["listeners"] = ",".join(shown)
+        self._port = int(ports[0])
+
     def _end(self, order: Callable[[ServeProcess], int]) -> None:
         self.faults.end_run()
         process, self._process = self._process, None
@@ -136,8 +147,14 @@ class BrokerProcess(AnyBroker):
             order(process)
 
 
-def _address(printed: Iterable[str], begins: str) -> str:
-    return next(line.removeprefix(begins).split()[0] for line in printed if line.startswith(begins))
+def _after(begins: str, printed: Iterable[str]) -> str:
+    return next(line.removeprefix(begins) for line in printed if line.startswith(begins))
+
+
+def _bound(printed: Iterable[str]) -> list[str]:
+    """Return the addresses that the gateway listens on. Those that it tells clients may come after them."""
+    addresses, _, _ = _after(READY, printed).partition(" (")[0].partition(", tells clients ")
+    return addresses.split(", ")
 
 
 # One run of `seqgate serve` as a process, from its start to its end.

@@ -40,7 +40,8 @@ func startBroker() (*Broker, error) {
 			broker.control = url
 		}
 		if ready, found := strings.CutPrefix(lines.Text(), "seqgate ready on "); found {
-			broker.Bootstrap, _, _ = strings.Cut(ready, " ")
+			address, _, _ := strings.Cut(ready, " ")
+			broker.Bootstrap = strings.TrimSuffix(address, ",")
 			return broker, nil
 		}
 	}

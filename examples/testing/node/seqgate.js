@@ -13,7 +13,7 @@ export class Broker {
     const broker = new Broker(child)
     for await (const line of createInterface({ input: child.stdout })) {
       broker.control ??= line.match(/^test control on (\S+)/)?.[1]
-      broker.bootstrap ??= line.match(/^seqgate ready on (\S+)/)?.[1]
+      broker.bootstrap ??= line.match(/^seqgate ready on ([^ ,]+)/)?.[1]
       if (broker.bootstrap !== undefined) return broker
     }
     throw new Error('seqgate ended before it was ready')

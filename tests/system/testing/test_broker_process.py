@@ -146,6 +146,25 @@ def test_wrong_orders_raise_what_a_broker_in_a_thread_raises(broker: BrokerProce
         BrokerProcess(settings={"num.partition": "1"}).start()
 
 
+def test_settings_count_and_those_of_the_environment_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQGATE_NODE_ID", "77")
+    monkeypatch.setenv("SEQGATE_CONFIG", "/no/such/file")
+    settings = {
+        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "inter.broker.listener.name": "INSIDE",
+        "advertised.listeners": "INSIDE://inside.test:1,OUTSIDE://outside.test:2",
+    }
+    with BrokerProcess(settings=settings) as broker:
+        before = broker.bootstrap
+        broker.restart()
+        assert broker.bootstrap == before
+        with Wire(broker.bootstrap) as wire:
+            (node,) = wire.call("metadata", 12, topics=None).fields["brokers"]
+    assert (node["host"], node["port"]) == ("inside.test", 1)
+    assert node["node_id"] != 77
+
+
 def test_records_and_producers_come_through_whole(broker: BrokerProcess) -> None:
     with Wire(broker.bootstrap) as wire:
         producer_id, epoch = initialise(wire)

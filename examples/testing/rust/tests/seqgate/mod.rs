@@ -42,7 +42,7 @@ impl Broker {
         let mut word_after = |text: &str| {
             let line = lines.find_map(|line| line.strip_prefix(text).map(str::to_owned));
             line.expect("seqgate starts")
-                .split(' ')
+                .split([' ', ','])
                 .next()
                 .unwrap()
                 .to_owned()

@@ -40,7 +40,7 @@ final class Broker implements AutoCloseable {
     private static String wordAfter(String text, BufferedReader lines) throws IOException {
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             if (line.startsWith(text)) {
-                return line.substring(text.length()).split(" ")[0];
+                return line.substring(text.length()).split("[ ,]")[0];
             }
         }
         throw new EOFException("seqgate ended before it was ready");
