@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from seqgate.spark_kafka_compat import source
+from seqgate.spark_kafka_compat.options import COMMITTED
 from seqgate.spark_kafka_compat.pipelines.streaming import begin, check_endpoint, program, refusal
 from seqgate.spark_kafka_compat.sequence_audit import (
     NO_PRODUCER_ID,
@@ -30,7 +31,11 @@ def parser() -> argparse.ArgumentParser:
     described = program("audit", __doc__, "TOPIC")
     add = described.add_argument
     add("topics", nargs="+", metavar="TOPIC", help="topics to audit")
-    add("--records", action="store_true", help="audit the records' own numbers instead of the batch headers")
+    add(
+        "--records",
+        action="store_true",
+        help="audit the own numbers of the committed records instead of the batch headers",
+    )
     for name, what in (("producer", "producer"), ("sequence", "number")):
         add(
             f"--{name}",
@@ -64,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_endpoint("audit", chosen.bootstrap, {"subscribe": ",".join(chosen.topics)})
         spark = begin("audit", "audit " + ",".join(chosen.topics), chosen.master)
         if chosen.records:
-            frame = source(spark, chosen.bootstrap, chosen.topics, includeHeaders=True)
+            options = {**COMMITTED, "includeHeaders": True}
+            frame = source(spark, chosen.bootstrap, chosen.topics, options=options)
             verdicts = audit_records(
                 frame, producer=chosen.producer, sequence=chosen.sequence, scope=chosen.scope
             )

@@ -249,3 +249,13 @@ def test_off_a_terminal_a_row_of_the_audit_is_one_line(
     lines = capsys.readouterr().out.splitlines()
     assert any(topic in line and "1009" in line for line in lines)
     assert lines[-1] == f"audited 3 records of 1 producer in {topic}: no gaps, duplicates or reorderings"
+
+
+def test_the_audit_of_records_reads_committed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, object] = {}
+    monkeypatch.setattr(audit, "begin", lambda *_: None)
+    monkeypatch.setattr(audit, "check_endpoint", lambda *_: None)
+    monkeypatch.setattr(audit, "source", lambda *_, options: asked.update(options))
+    monkeypatch.setattr(audit, "audit_records", lambda *_, **__: [])
+    assert run("audit", "t", "--bootstrap", "a:1", "--records") == 0
+    assert asked == {"includeHeaders": True, "kafka.isolation.level": "read_committed"}
