@@ -345,13 +345,15 @@ def audit_records(
     producer: str = "header:producer",
     sequence: str = "header:sequence",
     scope: Scope = "partition",
+    compacted: bool = False,
 ) -> list[RecordVerdict]:
     """Return the gaps, duplicates and reorderings of records that carry a producer's name and a number.
 
     `df` has Spark's Kafka columns (with headers when an expression needs them); see `field_column` for the
     expressions. With scope "partition" a producer numbers the records of each partition separately; with
     "topic" the numbers continue over all partitions. Order is always judged within a partition, since a topic
-    has no order. A gap is a missing number between the first and the last number of a producer. Raises
+    has no order. A gap is a missing number between the first and the last number of a producer; with
+    `compacted`, missing records are not counted, because compaction removes records. Raises
     `SparkCompatError` when a record carries no number.
     """
     from pyspark.sql import Window, functions
@@ -392,6 +394,7 @@ def audit_records(
                 f"Some records of {topic} carry no producer in {producer!r} or no number in {sequence!r}; "
                 "choose other expressions."
             )
-        missing, duplicates = last - first + 1 - distinct, records - distinct
+        missing = 0 if compacted else last - first + 1 - distinct
+        duplicates = records - distinct
         verdicts.append(RecordVerdict(topic, place, name, records, first, last, missing, duplicates, late))
     return verdicts

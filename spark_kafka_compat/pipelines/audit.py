@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from seqgate.spark_kafka_compat import source
 from seqgate.spark_kafka_compat.options import COMMITTED
@@ -25,6 +26,8 @@ from seqgate.spark_kafka_compat.sequence_audit import (
 
 CLEAN, BREACHED, FAILED = 0, 1, 2
 _WIDE = 10_000
+_OF_RECORDS = ("producer", "sequence", "scope")
+"""The options that only `--records` takes, by the names of the parameters of `audit_records`."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,23 +42,21 @@ def parser() -> argparse.ArgumentParser:
     for name, what in (("producer", "producer"), ("sequence", "number")):
         add(
             f"--{name}",
-            default=f"header:{name}",
             metavar="EXPR",
             help=f"with --records: the {what} of a record, as header:NAME, json:$.path or SQL "
-            "(default: %(default)s)",
+            f"(default: header:{name})",
         )
     add(
         "--scope",
         choices=("partition", "topic"),
-        default="partition",
         help="with --records: whether a producer numbers its records per partition or over the topic "
-        "(default: %(default)s)",
+        "(default: partition)",
     )
     add("--compacted", action="store_true", help="the topics are compacted: do not report missing records")
     add(
         "--require-idempotence",
         action="store_true",
-        help="also report records without a producer id, which can't be audited",
+        help="without --records: also report records without a producer id, which can't be audited",
     )
     add("--json", action="store_true", help="print JSON instead of tables")
     add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
@@ -64,16 +65,15 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the audit; return the exit status."""
-    chosen = parser().parse_args(arguments)
+    chosen = _parsed(arguments)
     try:
         check_endpoint("audit", chosen.bootstrap, {"subscribe": ",".join(chosen.topics)})
         spark = begin("audit", "audit " + ",".join(chosen.topics), chosen.master)
         if chosen.records:
             options = {**COMMITTED, "includeHeaders": True}
             frame = source(spark, chosen.bootstrap, chosen.topics, options=options)
-            verdicts = audit_records(
-                frame, producer=chosen.producer, sequence=chosen.sequence, scope=chosen.scope
-            )
+            given = {name: value for name in _OF_RECORDS if (value := getattr(chosen, name)) is not None}
+            verdicts = audit_records(frame, compacted=chosen.compacted, **given)
             return _show_records(verdicts, chosen.topics, as_json=chosen.json)
         report = audit_producers(spark, chosen.bootstrap, chosen.topics, compacted=chosen.compacted)
         return _show_producers(
@@ -82,6 +82,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - `refusal` raises those that it does not know
         print(f"audit: {refusal(error)}", file=sys.stderr)
         return FAILED
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments. Ends with exit status 2 for options that do not go together."""
+    described = parser()
+    chosen = described.parse_args(arguments)
+    if chosen.records and chosen.require_idempotence:
+        described.error("--require-idempotence is about batch headers: leave out --records")
+    given = [f"--{name}" for name in _OF_RECORDS if getattr(chosen, name) is not None]
+    if given and not chosen.records:
+        described.error(f"{', '.join(given)} needs --records")
+    return chosen
 
 
 def _console() -> Console:
@@ -120,7 +132,8 @@ def records_table(verdicts: Iterable[RecordVerdict]) -> Table:
         place = "all" if row.partition < 0 else str(row.partition)
         numbers = (f"{number:,}" for number in (row.records, row.first_sequence, row.last_sequence))
         breaches = (row.missing_records, row.duplicate_records, row.reordered_records)
-        table.add_row(row.topic, place, row.producer, *numbers, *(_counted(breach) for breach in breaches))
+        name = Text(row.producer)  # the application's text, which may have brackets
+        table.add_row(row.topic, place, name, *numbers, *(_counted(breach) for breach in breaches))
     return table
 
 

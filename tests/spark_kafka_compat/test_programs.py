@@ -15,7 +15,7 @@ import pytest
 
 from seqgate.spark_kafka_compat import batch_reader
 from seqgate.spark_kafka_compat.pipelines import audit, into_database, streaming
-from seqgate.spark_kafka_compat.sequence_audit import AuditReport, ProducerVerdict
+from seqgate.spark_kafka_compat.sequence_audit import AuditReport, ProducerVerdict, RecordVerdict
 from seqgate.testing import Broker
 
 NAMES = ("audit", "land", "into_database")
@@ -251,11 +251,48 @@ def test_off_a_terminal_a_row_of_the_audit_is_one_line(
     assert lines[-1] == f"audited 3 records of 1 producer in {topic}: no gaps, duplicates or reorderings"
 
 
-def test_the_audit_of_records_reads_committed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Audit records without Spark; return what the reader and the audit are asked for."""
     asked: dict[str, object] = {}
+
+    def verdicts(_: object, **given: object) -> list[RecordVerdict]:
+        asked.update(given)
+        return [RecordVerdict("t", 0, name, 1, 0, 0, 0, 0, 0) for name in ("loader[eu]", "app[/1]")]
+
     monkeypatch.setattr(audit, "begin", lambda *_: None)
     monkeypatch.setattr(audit, "check_endpoint", lambda *_: None)
     monkeypatch.setattr(audit, "source", lambda *_, options: asked.update(options))
-    monkeypatch.setattr(audit, "audit_records", lambda *_, **__: [])
+    monkeypatch.setattr(audit, "audit_records", verdicts)
+    return asked
+
+
+def test_the_audit_of_records_reads_committed_ones(asked: dict[str, object]) -> None:
     assert run("audit", "t", "--bootstrap", "a:1", "--records") == 0
-    assert asked == {"includeHeaders": True, "kafka.isolation.level": "read_committed"}
+    assert asked == {"includeHeaders": True, "kafka.isolation.level": "read_committed", "compacted": False}
+    assert run("audit", "t", "--bootstrap", "a:1", "--records", "--compacted", "--scope", "topic") == 0
+    assert (asked["compacted"], asked["scope"]) == (True, "topic")
+
+
+@pytest.mark.usefixtures("asked")
+def test_the_audit_of_records_prints_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("audit", "t", "--bootstrap", "a:1", "--records") == 0
+    printed = capsys.readouterr().out
+    assert "loader[eu] " in printed
+    assert "app[/1] " in printed
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (("--scope", "topic", "--producer", "key"), "--producer, --scope needs --records"),
+        (("--records", "--require-idempotence"), "--require-idempotence is about batch headers"),
+    ],
+)
+def test_options_of_the_audit_that_do_not_go_together(
+    given: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run("audit", "t", "--bootstrap", "a:1", *given)
+    assert ended.value.code == audit.FAILED
+    assert told in capsys.readouterr().err

@@ -88,9 +88,11 @@ class TestAuditOfRecords:
 
     def test_gap_duplicate_and_reordering(self, spark: SparkSession, topics: Topics) -> None:
         topic = self.frame(spark, topics, [0, 1, 3, 2, 2, 6])
-        (row,) = audit_records(source(spark, topics.bootstrap, topic, includeHeaders=True))
+        frame = source(spark, topics.bootstrap, topic, includeHeaders=True)
+        (row,) = audit_records(frame)
         assert (row.producer, row.records, row.first_sequence, row.last_sequence) == ("p", 6, 0, 6)
         assert (row.missing_records, row.duplicate_records, row.reordered_records) == (2, 1, 2)
+        assert audit_records(frame, compacted=True) == [row._replace(missing_records=0)]
 
     @pytest.mark.tier("nightly")
     def test_a_producer_that_counts_over_the_topic(self, spark: SparkSession, topics: Topics) -> None:
