@@ -63,6 +63,15 @@ class TestDockerfile:
         metrics = config.str("seqgate.metrics.listener").rpartition(":")[2]
         assert final.value("EXPOSE").split() == [str(listener.port), metrics, "8080"]
 
+    def test_the_page_names_its_variables_and_extras(self) -> None:
+        _, (build, final) = read_stages(REPOSITORY / "Dockerfile")
+        page = (REPOSITORY / "docs" / "containers.md").read_text()
+        (win,) = re.findall(r"^- Variables win over the file.*:(.*)\. So ", page, re.MULTILINE)
+        assert set(re.findall(r"`(\w+)`", win)) == settings(final.environment).keys()
+        (installed,) = re.findall(r"'\.\[([a-z,]+)\]'", " ".join(build.values("RUN")))
+        (told,) = re.findall(r"^\| extras \| (.*) of the package", page, re.MULTILINE)
+        assert re.findall(r"`(\w+)`", told) == installed.split(",")
+
     def test_it_lets_nobody_in_without_a_word(self) -> None:
         _, (_, final) = read_stages(REPOSITORY / "Dockerfile")
         complaint = exposure_complaint(load_config(environment=settings(final.environment)))
