@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 from uuid import UUID
 
@@ -115,6 +116,7 @@ class DatabaseReader:
             moved = {place: offset for place, offset in reached.items() if offset != self._positions[place]}
             if not moved:
                 return 0
+            self._check_topics()  # the records are read by now, so they belong to the topics that it finds
             with self._claim.step() as step:
                 self._refuse_moved(step.positions)
                 for records in batches.values():
@@ -131,6 +133,7 @@ class DatabaseReader:
     def read_to_end(self) -> int:
         """Poll until all records are written that were there at the call; return their number."""
         self._follow_database()
+        self._check_topics()
         ends = self._ranges(self._places())
         written = 0
         while any(self._positions[place] < ends[place][1] for place in self._positions if place in ends):
@@ -156,7 +159,7 @@ class DatabaseReader:
             return found, {place: self._consumer.position(_partition(place)) for place in self._positions}
         except (LogTruncationError, OffsetOutOfRangeError):
             # Both calls raise an error that names the partition and the reason.
-            self._kept.check()
+            self._check_topics()
             first_positions(self._ranges(set(self._positions)))(self._positions)
             raise
 
@@ -197,6 +200,20 @@ class DatabaseReader:
                 f"{max(place.partition for place in places)}."
             )
         return {place for place in places if place.partition in self._chosen}
+
+    def _check_topics(self) -> None:
+        """Raise `RecreatedTopicError` when a topic was recreated. Ask the broker: the client remembers topics
+        for minutes (`metadata_max_age_ms`). A broker that does not answer proves nothing.
+        """
+        from kafka.errors import KafkaError
+
+        # kafka-python's public method, `topics`, asks for all topics of the cluster, at most each 100 ms.
+        manager = self._consumer._manager  # noqa: SLF001
+        with suppress(KafkaError):
+            if manager.cluster.metadata_refresh_in_progress:  # asked before the records came
+                manager.run(manager.cluster.refresh_metadata)
+            manager.run(manager.cluster.refresh_metadata)
+        self._kept.check()
 
     def _found_topic_ids(self) -> dict[str, UUID]:
         # kafka-python has no public method for topic ids. Older versions of kafka-python do not know topic

@@ -316,12 +316,16 @@ def test_a_recreated_topic_that_has_grown_beyond_is_refused(topics: Topics, data
     assert lines(database) == [*range(10), *range(100, 120)]
 
 
-def test_a_topic_recreated_during_the_read_is_refused(topics: Topics, database: Database) -> None:
+@pytest.mark.parametrize("count", [0, 30], ids=["shorter", "longer"])
+def test_a_topic_recreated_during_the_read_is_refused(topics: Topics, database: Database, count: int) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(10))
-    with reader(topics, topic, database, options={"metadata_max_age_ms": 200}) as reading:
+    # A fetch that waits, and one in a session, learn of the deletion; the client then asks for the topic anew.
+    options = {"enable_incremental_fetch_sessions": False, "fetch_max_wait_ms": 1}
+    with reader(topics, topic, database, options=options) as reading:
         reading.read_to_end()
         topics.make_anew(topic)
+        topics.fill(topic, range(100, 100 + count))
         for _ in range(2):
             with pytest.raises(PositionError, match="recreated"):
                 poll_until(reading, database, 11)
