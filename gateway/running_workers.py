@@ -33,7 +33,7 @@ from seqgate.gateway.workers.link import RestartOrdered
 from seqgate.gateway.workers.shared_directory import SharedDirectory
 from seqgate.gateway.workers.supervisor import Supervisor, WorkersFailed
 from seqgate.gateway.workers.worker_process import BucketStorage, WorkerProcess, WorkerStorage
-from seqgate.log import IncompatibleFormat, LogError, Storage
+from seqgate.log import OF_A_FILE_SYSTEM, IncompatibleFormat, LogError, Storage
 
 logger = logging.getLogger(__name__)
 
@@ -127,8 +127,10 @@ def _supervise(
 
 
 def check_only_caches(root: Path) -> None:
-    """Check that the data directory has only the caches of workers. Raises StartFailed."""
-    found = sorted(path.name for path in root.glob("*") if path.name != CACHES)
+    """Check that the data directory has only the caches of workers, and what is at the root of a file system.
+    Raises StartFailed.
+    """
+    found = sorted(path.name for path in root.glob("*") if path.name not in {CACHES, OF_A_FILE_SYSTEM})
     if found:
         raise StartFailed(
             f"the data directory {root} holds {found[0]}, and several workers of a bucket have their caches "

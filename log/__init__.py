@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seqgate.log import cleaning, retention
 from seqgate.log.config import LogConfig
+from seqgate.log.directory.identity import OF_A_FILE_SYSTEM
 from seqgate.log.directory.log_directory import DirectoryShare, LogDirectory
 from seqgate.log.directory.stored_logs import PRODUCER_CLIENTS
 from seqgate.log.durability.durability import CachedDurability, Durability, LocalDurability
@@ -41,6 +42,7 @@ from seqgate.log.state.delays import NEVER_DUE
 
 __all__ = [
     "NEVER_DUE",
+    "OF_A_FILE_SYSTEM",
     "PRODUCER_CLIENTS",
     "Appended",
     "CachedDurability",

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from seqgate.log.directory.damage_scan import DamagedPartition, durable_ends, scan_directory, stored_batches
-from seqgate.log.directory.identity import check_identity, give_up
+from seqgate.log.directory.identity import OF_A_FILE_SYSTEM, check_identity, give_up
 from seqgate.log.directory.stored_logs import (
     DELETE_SUFFIX,
     KNOWN_NAMES,
@@ -73,7 +73,6 @@ __all__ = [
 
 _TEMPORARY: Final = (TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _SNAPSHOTS: Final = frozenset({SNAPSHOT_SUFFIX, NAMES_SUFFIX})
-_OF_THE_SYSTEM: Final = "lost+found"
 
 
 class LeakKind(StrEnum):
@@ -120,7 +119,7 @@ def leaks_of_directory(
     """
     for entry in entries:
         name = entry.name
-        if name in KNOWN_NAMES or name in other_names or name == _OF_THE_SYSTEM:
+        if name in KNOWN_NAMES or name in other_names or name == OF_A_FILE_SYSTEM:
             continue
         if entry.modified_ms > before_ms or waits(name):
             continue

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from seqgate.log.segments.damage import DamagedRange
 
 
-_BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, "lost+found"})
+OF_A_FILE_SYSTEM: Final = "lost+found"
+"""The directory that fsck keeps at the root of a file system."""
+_BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, OF_A_FILE_SYSTEM})
 """The names in a directory before `meta.properties` is durable, and that of a new file system."""
 
 
