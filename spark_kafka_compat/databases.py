@@ -57,8 +57,12 @@ class Dialect:
     connect: Callable[[str], DatabaseConnection]
 
 
+def _sqlite_path(url: str) -> str:
+    return unquote(url.partition(":")[2].removeprefix("//"))
+
+
 def _connect_sqlite(url: str) -> DatabaseConnection:
-    path = unquote(url.removeprefix("sqlite:").removeprefix("//"))
+    path = _sqlite_path(url)
     try:
         # With isolation_level=None the sqlite3 module begins no transaction by itself.
         return sqlite3.connect(path, timeout=LOCK_TIMEOUT_MS / 1_000, isolation_level=None)
@@ -161,6 +165,11 @@ class Database:
             raise SparkCompatError(
                 "The URL of a database must be sqlite:///path/to/file.db or postgresql://user@host/name, "
                 f"not {urlsplit(self.url).scheme or 'a text without a scheme'!r}."
+            )
+        if self.dialect is SQLITE and _sqlite_path(self.url) in {"", ":memory:"}:
+            raise SparkCompatError(
+                f"{self.url} names no file, and each connection would have a database of its own; "
+                "give a path, such as sqlite:///path/to/file.db."
             )
 
     @property

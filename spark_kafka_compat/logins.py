@@ -22,6 +22,10 @@ PLAINTEXT = "PLAINTEXT"
 PROTOCOL = f"{KAFKA_PREFIX}security.protocol"
 _DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _MECHANISMS = ("PLAIN", *_DIGESTS)
+MAX_ITERATIONS = 1_000_000
+"""The iterations of a SCRAM login, which the endpoint chooses: Kafka's brokers at most 16,384. Without a
+limit, a login could take minutes.
+"""
 _ENTRY = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
 
@@ -53,13 +57,22 @@ class Login:
         user = self.user.replace("=", "=3D").replace(",", "=2C")
         nonce = secrets.token_urlsafe(18)
         bare = f"n={user},r={nonce}"
-        challenge = exchange(f"n,,{bare}".encode()).decode()
-        given = dict(part.split("=", 1) for part in challenge.split(","))
-        if not given["r"].startswith(nonce):
+        token = exchange(f"n,,{bare}".encode())
+        try:
+            challenge = token.decode()
+            given = dict(part.split("=", 1) for part in challenge.split(","))
+            both, salt, iterations = given["r"], base64.b64decode(given["s"]), int(given["i"])
+        except (KeyError, ValueError) as error:
+            raise EndpointError("The endpoint's answer to the login is malformed.") from error
+        if not both.startswith(nonce):
             raise EndpointError("The endpoint answered the login of another client.")
-        last = f"c=biws,r={given['r']}"
+        if not 0 < iterations <= MAX_ITERATIONS:
+            raise EndpointError(
+                f"The endpoint asks for {iterations:,} iterations of the password's hash; a login takes 1 to "
+                f"{MAX_ITERATIONS:,}."
+            )
+        last = f"c=biws,r={both}"
         signed = f"{bare},{challenge},{last}".encode()
-        salt, iterations = base64.b64decode(given["s"]), int(given["i"])
         salted = hashlib.pbkdf2_hmac(digest, self.password.encode(), salt, iterations)
         key = hmac.digest(salted, b"Client Key", digest)
         signature = hmac.digest(hashlib.new(digest, key).digest(), signed, digest)

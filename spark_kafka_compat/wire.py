@@ -22,6 +22,7 @@ from seqgate.spark_kafka_compat.session import EndpointError
 CLIENT_ID = "seqgate-audit"
 TIMEOUT_S = 30.0
 DEFAULT_PORT = 9092
+HIGHEST_PORT = 65_535
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 VERSION_RANGES: Mapping[int, tuple[int, int]] = {1: (4, 12), 2: (1, 7), 3: (4, 12)}
 """The versions by API key. They name topics, need no fetch session, and suit Kafka 0.11 to 4.3."""
@@ -43,6 +44,8 @@ class WireConnection:
         except OSError as error:
             message = f"Nothing answers at {self._address} ({error.strerror or error}); check the address."
             raise EndpointError(message, retriable=True) from error
+        except UnicodeError as error:  # a part of the name has more than 63 characters, or none
+            raise EndpointError(f"{host!r} is not a host name ({error}).") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._versions: dict[int, tuple[int, int]] = {}
         try:
@@ -191,7 +194,7 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
         host, separator, port = part.rpartition(":")
         if not separator or (":" in host and not host.startswith("[")):
             host, port = part, str(DEFAULT_PORT)
-        if not port.isdecimal() or not host:
+        if not port.isdecimal() or int(port) > HIGHEST_PORT or not host:
             raise EndpointError(f"{part!r} is not an address such as 127.0.0.1:9092.")
         addresses.append((host.strip("[]"), int(port)))
     if not addresses:

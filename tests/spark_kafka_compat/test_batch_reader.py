@@ -47,10 +47,16 @@ def test_bootstrap_addresses_are_parsed(text: str, addresses: list[tuple[str, in
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["", "a:b", ":1", ","])
+@pytest.mark.parametrize("text", ["", "a:b", ":1", ",", "a:65536"])
 def test_malformed_addresses_are_refused(text: str) -> None:
     with pytest.raises(EndpointError):
         parse_bootstrap(text)
+
+
+def test_a_name_that_no_host_can_have_is_refused() -> None:
+    with pytest.raises(EndpointError, match="is not a host name") as raised:
+        plan_splits(f"{'a' * 64}.test:1", ["t"], 1_000_000)
+    assert not raised.value.retriable
 
 
 def test_an_unreachable_endpoint_is_a_retriable_error() -> None:

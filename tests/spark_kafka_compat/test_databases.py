@@ -31,6 +31,12 @@ def test_other_databases_are_refused(url: str) -> None:
         Database(url)
 
 
+@pytest.mark.parametrize("url", ["sqlite:", "sqlite://", "SQLITE:", "sqlite::memory:"])
+def test_a_database_of_each_connection_is_refused(url: str) -> None:
+    with pytest.raises(SparkCompatError, match=f"^{url} names no file"):
+        Database(url)
+
+
 def test_a_missing_psycopg_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(SparkCompatError, match=r"seqgate\[postgresql\]"):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from seqgate.gateway.security.acls.access import Operation, ResourceType
-from seqgate.spark_kafka_compat.logins import Unchecked, login_of
+from seqgate.spark_kafka_compat.logins import Login, Unchecked, login_of
 from seqgate.spark_kafka_compat.pipelines.streaming import check_endpoint
-from seqgate.spark_kafka_compat.session import SparkCompatError
+from seqgate.spark_kafka_compat.session import EndpointError, SparkCompatError
 from tests.compat.security.matrix.endpoint import Account, Endpoint, Way, running_endpoint
 from tests.compat.security.matrix.jvm import properties_of
 
@@ -106,6 +106,24 @@ def test_a_file_that_is_missing() -> None:
         login_of({"kafka.security.protocol": "SSL", **PEM_TRUST})
     told = "kafka.ssl.truststore.location=/none/ca.pem can't be read: No such file or directory."
     assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("r={nonce},s=c2FsdA==,i=1000000000", "asks for 1,000,000,000 iterations"),
+        ("r={nonce},s=c2FsdA==,i=0", "asks for 0 iterations"),
+        ("r={nonce},s=c2FsdA==", "malformed"),
+        ("e=other-error", "malformed"),
+        ("", "malformed"),
+    ],
+)
+def test_challenges_that_are_refused(answer: str, told: str) -> None:
+    def exchange(token: bytes) -> bytes:
+        return answer.format(nonce=token.decode().rpartition("r=")[2]).encode()
+
+    with pytest.raises(EndpointError, match=told):
+        Login(mechanism="SCRAM-SHA-256", user="ada", password="secret").authenticate(exchange)
 
 
 def test_a_quoted_password() -> None:
