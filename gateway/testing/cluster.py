@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
@@ -78,11 +79,11 @@ class Cluster:
         self._end(Broker.stop)
 
     def _end(self, end: Callable[[Broker], None]) -> None:
-        try:
-            for broker in self.brokers:
-                end(broker)
-        finally:
-            self._place.remove()
+        """End all brokers and remove the bucket, also when the end of a broker raises an error."""
+        with ExitStack() as ending:
+            ending.callback(self._place.remove)
+            for broker in reversed(self.brokers):
+                ending.callback(end, broker)
 
     # --- looking inside
 

@@ -85,6 +85,22 @@ def test_what_does_not_exist(cluster: Cluster) -> None:
         cluster.create_topic("orders")
 
 
+def test_all_brokers_end_although_the_end_of_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(2, NEVER_SILENT)
+    cluster.start()
+    stop = Broker.stop
+
+    def failing(broker: Broker) -> None:
+        stop(broker)
+        if broker is cluster.brokers[0]:
+            raise OSError("the disk is gone")
+
+    monkeypatch.setattr(Broker, "stop", failing)
+    with pytest.raises(OSError, match="the disk is gone"):
+        cluster.close()
+    assert not any(broker.is_running for broker in cluster.brokers)
+
+
 def test_a_cluster_without_a_running_broker_says_so() -> None:
     cluster = Cluster(2)
     try:
