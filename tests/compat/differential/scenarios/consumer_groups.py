@@ -106,11 +106,17 @@ def assignable_topic(peer: Peer, suffix: str = "t", *, partitions: int = 1) -> T
     """Create a topic and wait until the group coordinator assigns it: Kafka's learns of topics in the
     background."""
     topic = peer.topic(suffix, partitions=partitions)
-    scout = Member(peer, peer.group(f"scout-{suffix}"), [topic.name], "scout")
+    await_topics(peer, peer.group(f"scout-{suffix}"), [topic.name], partitions)
+    return topic
+
+
+def await_topics(peer: Peer, group_id: str, names: list[str], partitions: int) -> None:
+    """Wait until the coordinator of a group knows topics, with this number of partitions in all. Each shard of
+    Kafka's coordinator learns of them by itself. The group is new, and is gone afterwards."""
+    scout = Member(peer, group_id, names, "scout")
     scout.await_partitions(partitions, **scout.full())
     peer.wire.call("consumer_group_heartbeat", 1, scout.request(member_epoch=LEAVES))
-    peer.wire.call("delete_groups", 2, groups_names=[scout.group_id])
-    return topic
+    peer.wire.call("delete_groups", 2, groups_names=[group_id])
 
 
 def alone(peer: Peer, *, partitions: int = 4, **more: Any) -> tuple[Topic, Member]:

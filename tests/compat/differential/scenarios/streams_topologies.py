@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import scenario, scenario_for_each
-from tests.compat.differential.scenarios.consumer_groups import assignable_topic
+from tests.compat.differential.scenarios.consumer_groups import assignable_topic, await_topics
 from tests.compat.differential.streams_member import (
     StreamsMember,
     alone,
@@ -172,11 +172,13 @@ def internal_topics_are_created(peer: Peer, partitions: int) -> None:
 def changelog_that_exists(peer: Peer, partitions: int) -> None:
     source = assignable_topic(peer, partitions=2)
     store = assignable_topic(peer, "store-changelog", partitions=partitions)
+    group_id = peer.group()
+    await_topics(peer, group_id, [source.name, store.name], 2 + partitions)
     stateful = topology(subtopology("0", source.name, changelogs=[internal(store.name)]))
-    member = StreamsMember(peer, peer.group(), stateful)
+    member = StreamsMember(peer, group_id, stateful)
     member.join()
     member.confirm()
-    describe(peer, member.group_id)
+    describe(peer, group_id)
 
 
 @scenario
