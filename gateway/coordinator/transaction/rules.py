@@ -131,7 +131,10 @@ def check_partition(current: Transaction | None, producer: Producer, partition: 
 
 
 def _checked(current: Transaction | None, producer: Producer) -> Transaction:
-    if current is None or current.producer_id != producer.producer_id:
+    if current is None:
+        raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
+    check_not_next(current, producer)
+    if current.producer_id != producer.producer_id:
         raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
     if current.producer_epoch != producer.producer_epoch:
         raise TransactionRefused(ErrorCode.producer_fenced)
@@ -142,6 +145,14 @@ def _checked(current: Transaction | None, producer: Producer) -> Transaction:
         # or InitProducerId, gets another producer id.
         raise TransactionRefused(ErrorCode.invalid_producer_epoch)
     return current
+
+
+def check_not_next(current: Transaction, producer: Producer) -> None:
+    """Let the producer of the next transaction wait: the answer to the end may have told it its new id, and
+    the state has this id once the end is complete. Raises TransactionRefused.
+    """
+    if producer.producer_id == current.next_producer_id != NO_PRODUCER_ID:
+        raise TransactionRefused(ErrorCode.concurrent_transactions)
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:

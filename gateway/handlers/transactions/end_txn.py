@@ -38,6 +38,7 @@ from seqgate.gateway.coordinator.transaction.rules import (
     Producer,
     TransactionRefused,
     become,
+    check_not_next,
     complete,
 )
 from seqgate.gateway.handlers.answering import api
@@ -183,6 +184,7 @@ def producer_after(decided: Transaction) -> Producer:
 def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[TransactionState, bool], End]:
     """Return the outcomes, by whether this is a retry. Raises TransactionRefused for a wrong producer."""
     claimed = request.producer
+    check_not_next(current, claimed)
     is_same_epoch = claimed.producer_epoch == current.producer_epoch
     if request.client_version < VERSION_2:
         if claimed.producer_id != current.producer_id:

@@ -32,6 +32,7 @@ from seqgate.gateway.coordinator.transaction.rules import (
     TransactionLimits,
     TransactionRefused,
     become,
+    check_not_next,
     fence,
 )
 from seqgate.gateway.handlers.answering import api
@@ -177,6 +178,7 @@ def next_state(
     if current is None:
         producer_id = _fresh(fresh_producer_id)
         return Transaction(producer_id, 0, timeout_ms, last_update_ms=now_ms)
+    check_not_next(current, claimed)
     if claimed.is_named and not _is_or_was(current, claimed):
         raise TransactionRefused(ErrorCode.producer_fenced)
     if current.state in DECIDED:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -27,7 +29,8 @@ from seqgate.gateway.coordinator.transaction.rules import (
     complete,
     fence,
 )
-from seqgate.gateway.handlers.transactions.end_txn import EndRequest, decided_by
+from seqgate.gateway.handlers.transactions.end_txn import EndRequest, decided_by, producer_after
+from seqgate.gateway.handlers.transactions.init_producer_id import next_state
 from tests.gateway.coordinator.transaction.test_rules import transaction
 
 NOW_MS = 1_000
@@ -149,3 +152,33 @@ def test_an_end_that_uses_up_the_epochs_gives_another_id(commit: bool) -> None:
     assert end(done, LAST_EPOCH_TO_BUMP, commit, 2) is None
     assert end(done, LAST_EPOCH_TO_BUMP, not commit, 2) == INVALID
     assert end(done, 3, commit, 2) == UNKNOWN
+
+
+def test_the_producer_of_a_new_id_waits_for_the_end_that_named_it() -> None:
+    """The answer to an end leaves without a marker that takes too long. A fenced producer learns at once that
+    it is fenced.
+    """
+    current = transaction(ONGOING, producer_epoch=LAST_EPOCH_TO_BUMP)
+    decided = decided_by(current, EndRequest(Producer(7, LAST_EPOCH_TO_BUMP), COMMIT, 2), 20, NOW_MS)
+    assert decided is not None
+    next_producer = producer_after(decided)
+    assert next_producer == Producer(20, 0)
+
+    def refusals(producer: Producer) -> list[ErrorCode]:
+        places = frozenset({("t", 0)})
+        asked: list[Callable[[], object]] = [
+            lambda: add_partitions(decided, producer, places, 2, 10, NOW_MS),
+            lambda: decided_by(decided, EndRequest(producer, ABORT, 2), None, NOW_MS),
+            lambda: next_state(decided, 60_000, producer, None, NOW_MS),
+        ]
+        found = []
+        for ask in asked:
+            with pytest.raises(TransactionRefused) as refused:
+                ask()
+            found.append(refused.value.error_code)
+        return found
+
+    assert refusals(next_producer) == [BUSY, BUSY, BUSY]
+    assert refusals(Producer(6, 0)) == [UNKNOWN, UNKNOWN, FENCED]
+    done = complete(decided, NOW_MS)
+    assert add_partitions(done, next_producer, frozenset({("t", 0)}), 2, 10, NOW_MS) is not None
