@@ -200,14 +200,13 @@ def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[Transact
     if claimed.producer_id != current.producer_id and not is_after_overflow:
         raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
     # An EndTxn of version 1 keeps the epoch. This epoch is one above the epoch of the instance that this
-    # producer fenced.
-    is_after_bump = (
-        claimed.producer_epoch + 1 == current.producer_epoch and current.client_version >= VERSION_2
-    )
-    if is_after_bump and current.state not in {EMPTY, ONGOING}:
-        return END_V2_AGAIN
-    if is_after_overflow and current.state in COMPLETED.values():
-        return END_V2_AGAIN
+    # producer fenced, or the first one of another id.
+    is_after_bump = claimed.producer_epoch + 1 == current.producer_epoch
+    if current.client_version >= VERSION_2:
+        if is_after_bump and current.state not in {EMPTY, ONGOING}:
+            return END_V2_AGAIN
+        if is_after_overflow and current.state in COMPLETED.values():
+            return END_V2_AGAIN
     if is_same_epoch and current.state in DECIDED:
         # Kafka refuses the present producer as a fenced one. It has got this epoch by the answer to the end
         # before, whose markers are not written yet.

@@ -94,10 +94,12 @@ def test_outcomes_of_an_end(state: TransactionState, commit: bool) -> None:
 @pytest.mark.parametrize("state", END_OF_V1)
 def test_an_end_of_a_successor_is_not_taken_for_ones_own(state: TransactionState, commit: bool) -> None:
     """A successor of version 1 keeps its first epoch, which is one above the epoch of the instance that it
-    fenced.
+    fenced, or the first one of another id.
     """
     successor = transaction(state, client_version=1, producer_epoch=4)
     assert end(successor, 3, commit, 2) == FENCED
+    successor = successor._replace(producer_id=20, producer_epoch=0, previous_producer_id=7)
+    assert end(successor, LAST_EPOCH_TO_BUMP, commit, 2) == FENCED
 
 
 def test_an_end_of_version_2_raises_the_epoch() -> None:
