@@ -258,6 +258,17 @@ class GroupShard:
         self.shares.delete(group_id, effects)
         return ErrorCode.none
 
+    def share_offsets_error(self, group_id: str) -> tuple[ErrorCode, str | None]:
+        """Return why the offsets of a share group can't be changed, as (error code, message); (none, None) if
+        they can. Those of a missing group can be changed, too.
+        """
+        if self.is_read_alone(group_id):
+            return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
+        group = self.shares.groups.get(group_id)
+        if group is not None and group.members:
+            return ErrorCode.non_empty_group, f"Group {group_id} has members."
+        return ErrorCode.none, None
+
     def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
         """Delete the record that a share group reads the topic: its delivery state was deleted."""
         group = self.shares.groups.get(group_id)

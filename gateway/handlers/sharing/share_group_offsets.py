@@ -74,16 +74,9 @@ async def _read(context: RequestContext[Services], group_id: str) -> tuple[Error
     services = context.services
     await services.coordinators.groups.ensure_topic()
     await services.coordinators.shares.ensure_topic()
-    return await services.coordinators.groups.read_durable(group_id, lambda shard: _error_of(shard, group_id))
-
-
-def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:
-    if shard.is_read_alone(group_id):
-        return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
-    group = shard.shares.groups.get(group_id)
-    if group is not None and group.members:
-        return ErrorCode.non_empty_group, f"Group {group_id} has members."
-    return ErrorCode.none, None
+    return await services.coordinators.groups.read_durable(
+        group_id, lambda shard: shard.share_offsets_error(group_id)
+    )
 
 
 async def handle_alter(context: RequestContext[Services], request: Any) -> Any:
@@ -137,21 +130,32 @@ async def _begin(context: RequestContext[Services], group_id: str, topic: Any, e
         return ErrorCode.unknown_topic_or_partition
     key = SharePartitionKey(group_id, topic.topic_id, entry.partition_index)
     try:
-        await begin_group(context.services.coordinators, key, topic.name, max(0, entry.start_offset))
+        return await begin_group(context.services.coordinators, key, topic.name, max(0, entry.start_offset))
     except Unavailable as error:
         return error.error_code
-    return ErrorCode.none
 
 
 async def begin_group(
     coordinators: CoordinatorServices, key: SharePartitionKey, topic: str, start_offset: int
-) -> None:
-    """Set the offset from which a share group reads, even if it had no member. Raises Unavailable."""
-    coordinators.shares.check_stays(key.group_id)
-    await coordinators.groups.run(
-        key.group_id, lambda shard, effects: begin_partition(shard.shares, key, topic, effects)
-    )
-    await coordinators.shares.begin_at(key, start_offset)
+) -> ErrorCode:
+    """Set the offset from which a share group without members reads, even if it never had one; return an
+    error code. Raises Unavailable.
+    """
+    shares = coordinators.shares
+    shares.check_stays(key.group_id)
+
+    def begin(shard: GroupShard, effects: Effects) -> ErrorCode:
+        error, _ = shard.share_offsets_error(key.group_id)  # a member may have joined since the request came
+        if error is ErrorCode.none and key.group_id not in shard.shares.groups and not shares.has_room():
+            error = ErrorCode.group_max_size_reached
+        if error is ErrorCode.none:
+            begin_partition(shard.shares, key, topic, effects)
+        return error
+
+    error = await coordinators.groups.run(key.group_id, begin)
+    if error is ErrorCode.none:
+        await shares.begin_at(key, start_offset)
+    return error
 
 
 def begin_partition(shares: ShareGroups, key: SharePartitionKey, topic: str, effects: Effects) -> None:
@@ -214,10 +218,9 @@ async def _forget(
     try:
         if not any(topic_id == topic.topic_id for topic_id, _ in shares.begun(group_id)):
             return None, ErrorCode.unknown_topic_or_partition
-        await shares.forget_topic(group_id, topic.topic_id)
+        return topic.topic_id, await shares.forget_topic(group_id, topic.topic_id)
     except Unavailable as error:
         return topic.topic_id, error.error_code
-    return topic.topic_id, ErrorCode.none
 
 
 DELETE_SHARE_GROUP_OFFSETS_API = Api(key=92, versions=(0, 0), reaches=api.everything, handle=handle_delete)

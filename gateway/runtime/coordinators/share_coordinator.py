@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -76,8 +76,8 @@ class ShareCoordinator:
         self._peers = peers
         self._cold_reads = cold_reads
         self.sessions: dict[tuple[str, str], ShareSession] = {}
-        self._leaving: set[str] = set()
-        """The groups that are being deleted."""
+        self._leaving: Counter[str] = Counter()
+        """The deletions of a group, or of topics in it, that are under way, by group."""
         self.waiters = ShareWaiters()
         self.when_changed: list[Callable[[SharePartitionKey], None]] = []
         """Called with the key of each state that has dead letters to be written."""
@@ -294,10 +294,11 @@ class ShareCoordinator:
         if request.member_epoch == JOINING:
             self.check_stays(request.group_id)
         return await self._groups.run(
-            request.group_id, lambda shard, effects: share_heartbeat(shard, request, effects, self._has_room)
+            request.group_id, lambda shard, effects: share_heartbeat(shard, request, effects, self.has_room)
         )
 
-    def _has_room(self) -> bool:
+    def has_room(self) -> bool:
+        """Return whether this gateway may hold one more share group."""
         count = sum(len(loaded.shard.shares.groups) for loaded in self._groups.shards)
         return count < self._config.int("group.share.max.groups")
 
@@ -330,25 +331,34 @@ class ShareCoordinator:
     def _all_keys(self, group_id: str) -> list[SharePartitionKey]:
         return [SharePartitionKey(group_id, *place) for place in self.begun(group_id)]
 
-    async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
-        """Delete the state of a topic in a group without members, durably. Raises Unavailable."""
-        await self.forget([key for key in self._all_keys(group_id) if key.topic_id == topic_id])
-        await self._groups.run(
-            group_id, lambda shard, effects: shard.forget_topic(group_id, topic_id, effects)
-        )
+    async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> ErrorCode:
+        """Delete the state of a topic in a group without members, durably; return an error code. Meanwhile no
+        member may join. Raises Unavailable.
+        """
+        with self._closed_to_members(group_id):
+            error = await self._offsets_error(group_id)
+            if error is ErrorCode.none:
+                await self.forget([key for key in self._all_keys(group_id) if key.topic_id == topic_id])
+                await self._groups.run(
+                    group_id, lambda shard, effects: shard.forget_topic(group_id, topic_id, effects)
+                )
+        return error
+
+    async def _offsets_error(self, group_id: str) -> ErrorCode:
+        """Return why the offsets of a group can't be changed, after the joins that wait for a round."""
+        return await self._groups.read_durable(group_id, lambda shard: shard.share_offsets_error(group_id)[0])
 
     async def delete_without_members(self, group_id: str) -> ErrorCode | None:
         """Delete a group without members durably; None if there is none. Raises Unavailable. Until the group
         is deleted, no member may join, because it would find the group without offsets.
         """
-        group = self.group(group_id)
-        if group is None:
+        if self.group(group_id) is None:
             return None
-        if group.members:
-            return ErrorCode.non_empty_group
         self.check_stays(group_id)
-        self._leaving.add(group_id)
-        try:
+        with self._closed_to_members(group_id):
+            error = await self._offsets_error(group_id)
+            if error is not ErrorCode.none:
+                return error
             await self.forget(self._all_keys(group_id))
             error = await self._groups.run(
                 group_id, lambda shard, effects: shard.delete_share_group(group_id, effects)
@@ -358,12 +368,19 @@ class ShareCoordinator:
                 # sessions and the state are dropped again.
                 self._end_sessions(group_id)
                 await self.forget(list(self.known(group_id)))
-        finally:
-            self._leaving.discard(group_id)
         return error
 
+    @contextlib.contextmanager
+    def _closed_to_members(self, group_id: str) -> Iterator[None]:
+        """Refuse members that join a group, and start offsets, while state of the group is being deleted."""
+        self._leaving[group_id] += 1
+        try:
+            yield
+        finally:
+            self._leaving -= Counter((group_id,))  # drops a group without deletions
+
     def check_stays(self, group_id: str) -> None:
-        """Refuse a group that is being deleted. Raises Unavailable: clients ask again and find it gone."""
+        """Refuse a group that is being deleted, or a topic of it. Raises Unavailable: clients ask again."""
         if group_id in self._leaving:
             raise Unavailable(ErrorCode.coordinator_load_in_progress)
 

@@ -267,6 +267,44 @@ class TestMembers:
             assert shares.known(GROUP) == {}
             assert (await beat(node, "late", 0, TOPIC)).error_code is ErrorCode.none
 
+    async def test_offsets_stay_once_a_member_has_joined(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            coordinators, key = node.services.coordinators, key_of(node)
+            shares = coordinators.shares
+            await beat(node, "z", LEAVING)
+            assert await begin_group(coordinators, key, TOPIC, 2) is ErrorCode.none
+            for change in (
+                lambda: begin_group(coordinators, key, TOPIC, 1),
+                lambda: shares.forget_topic(GROUP, topic_id),
+                lambda: shares.delete_without_members(GROUP),
+            ):
+                joining = asyncio.create_task(beat(node, "late", 0, TOPIC))
+                await asyncio.sleep(0)
+                assert await change() is ErrorCode.non_empty_group
+                assert shares.known(GROUP)[key].start_offset == 2
+                assert (await joining).error_code is ErrorCode.none
+                await beat(node, "late", LEAVING)
+
+    async def test_nobody_joins_a_group_while_the_offsets_of_a_topic_are_deleted(
+        self, tmp_path: Path
+    ) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            coordinators, key = node.services.coordinators, key_of(node)
+            await beat(node, "z", LEAVING)
+            await begin_group(coordinators, key, TOPIC, 2)
+            deleting = [
+                asyncio.create_task(coordinators.shares.forget_topic(GROUP, topic_id)) for _ in range(2)
+            ]
+            await asyncio.sleep(0)
+            assert (await beat(node, "late", 0, TOPIC)).error_code is ErrorCode.coordinator_load_in_progress
+            with pytest.raises(Unavailable):
+                await begin_group(coordinators, key, TOPIC, 1)
+            assert await asyncio.gather(*deleting) == [ErrorCode.none] * 2
+            assert coordinators.shares.begun(GROUP) == set()
+            assert (await beat(node, "late", 0, TOPIC)).error_code is ErrorCode.none
+
     async def test_a_group_with_members_keeps_its_delivery_state(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             await begin(node)
@@ -317,6 +355,10 @@ class TestMembers:
                 for group_id in ("second", "third", "second")
             ]
             assert errors == [ErrorCode.none, ErrorCode.group_max_size_reached, ErrorCode.none]
+            key = key_of(node)._replace(group_id="third")
+            error = await begin_group(node.services.coordinators, key, TOPIC, 2)
+            assert error is ErrorCode.group_max_size_reached
+            assert node.services.coordinators.shares.group("third") is None
 
 
 async def test_what_a_group_has_begun_is_forgotten_with_the_topic(tmp_path: Path) -> None:
