@@ -42,6 +42,7 @@ from seqgate.gateway.coordinator.group.consumer_assignors import (
     read_subscription,
 )
 from seqgate.gateway.coordinator.group.consumer_group import (
+    MEMBER,
     NOWHERE,
     ClassicMember,
     ConsumerGroup,
@@ -76,9 +77,9 @@ from seqgate.gateway.coordinator.group.events import (
 )
 from seqgate.gateway.coordinator.group.member_bytes import classic_bytes
 from seqgate.gateway.coordinator.group.offsets import Committer
-from seqgate.gateway.coordinator.group.records import GroupMetadataRecord, encode
+from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.places import Topics, ids_of, places_of
-from seqgate.gateway.coordinator.rows import RowRecord, size_of
+from seqgate.gateway.coordinator.rows import RowRecord
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.shard import GroupShard
@@ -182,11 +183,8 @@ class ClassicRequests:
         assignments: Mapping[str, bytes],
         waiter: Waiter,
         effects: Effects,
-        max_bytes: int,
     ) -> None:
-        """Handle a SyncGroup; answer it when the leader has assigned. `max_bytes` is the largest batch that
-        the group's record may make.
-        """
+        """Handle a SyncGroup; answer it when the leader has assigned."""
         shard, group_id = self._shard, committer.group_id
         consumer_group = shard.consumers.groups.get(group_id)
         try:
@@ -203,11 +201,10 @@ class ClassicRequests:
         except GroupError as error:
             effects.reply(waiter, SyncReply(error_code=error.error_code))
             return
-        record = GroupMetadataRecord(group_id, group.metadata(assignments))
-        if size_of(encode, (record,)) > max_bytes:
-            _refuse_assignment(group, shard.limits, effects)
-        else:
+        if effects.fits(GroupMetadataRecord(group_id, group.metadata(assignments))):
             _assign(group, assignments, effects)
+        else:
+            _refuse_assignment(group, shard.limits, effects)
 
     def _admit(self, group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:
         held_bytes = sum(len(member.assignment) for member in group.members.values())
@@ -266,11 +263,7 @@ class ClassicRequests:
         before = Before(group, request.member_id or request.fresh_member_id, request.group_instance_id)
         try:
             reply, records = _join_consumer_group(
-                group,
-                request,
-                self._shard.topics,
-                self._shard.consumers.limits_of(group.group_id),
-                effects.now_ms,
+                group, request, self._shard.topics, self._shard.consumers.limits_of(group.group_id), effects
             )
         except GroupError as error:
             effects.reply(waiter, JoinReply(error_code=error.error_code))
@@ -405,8 +398,12 @@ def _replace_static(
     limits: GroupLimits,
     effects: Effects,
 ) -> None:
-    """Let a restarted static member in; it keeps its assignment when the group's protocol does not change."""
+    """Let a restarted static member in; it keeps its assignment when the group's protocol does not change.
+    Raises GroupError.
+    """
     old_leader, old_member_id = group.leader, group.static_members[instance_id]
+    if group.state is GroupState.STABLE and not effects.fits(_after_restart(group, old_member_id, request)):
+        raise GroupError(ErrorCode.unknown_server_error)
     member = group.replace_static(instance_id, request.fresh_member_id, effects)
     effects.events.append(MemberReplaced(group.group_id, old_member_id, who(member)))
     member.restart_session(effects.now_ms)
@@ -424,6 +421,16 @@ def _replace_static(
     else:
         reason = f"static member {instance_id} was replaced{client_says(request.reason)}"
         _go_on(group, limits, effects, reason)
+
+
+def _after_restart(group: ClassicGroup, member_id: str, request: Join) -> GroupMetadataRecord:
+    """Return the record of a group after a restarted static member has replaced its metadata."""
+    metadata = dict(request.protocols).get(group.protocol_name or "", b"")
+    stored = group.metadata()
+    members = tuple(
+        one._replace(subscription=metadata) if one.member_id == member_id else one for one in stored.members
+    )
+    return GroupMetadataRecord(group.group_id, stored._replace(members=members))
 
 
 # --- rebalancing
@@ -685,7 +692,7 @@ def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects:
 
 
 def _join_consumer_group(
-    group: ConsumerGroup, request: Join, topics: Topics, limits: ConsumerLimits, now_ms: int
+    group: ConsumerGroup, request: Join, topics: Topics, limits: ConsumerLimits, effects: Effects
 ) -> tuple[JoinReply, list[RowRecord]]:
     """Handle a JoinGroup of a classic member to a consumer group. Raises GroupError."""
     instance_id = request.group_instance_id
@@ -700,11 +707,16 @@ def _join_consumer_group(
     subscription = read_subscription(request.protocols[0][1])
     if subscription is None:
         raise GroupError(ErrorCode.inconsistent_group_protocol)
+    known = group.members.get(group.static_members.get(instance_id or "", member_id))
+    value = _described(MemberValue() if known is None else known.value, request, subscription)
+    if not effects.fits(MEMBER.of(group.group_id, member_id, value)):
+        raise GroupError(ErrorCode.unknown_server_error)
     records: list[RowRecord] = []
-    size = len(group.members)
+    now_ms, size = effects.now_ms, len(group.members)
     member = _known_or_new(group, request, member_id, records)
     is_new = len(group.members) > size
-    changed = _update_member(group, member, request, subscription, records) or is_new
+    member.revocation_deadline_ms = NEVER
+    changed = describe(group, member, value, records) or is_new
     renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
     subscribed = ids_of(member.value.subscribed_names, topics) if changed or group.is_behind else None
     reconcile(group, member, places_of(subscription.owned, topics), now_ms, records, subscribed)
@@ -748,16 +760,10 @@ def _known_or_new(
     return member
 
 
-def _update_member(
-    group: ConsumerGroup,
-    member: ConsumerMember,
-    request: Join,
-    subscription: MemberSubscription,
-    records: list[RowRecord],
-) -> bool:
-    """Store what the request says about the member; return whether the group's subscriptions changed."""
-    before, instance_id = member.value, request.group_instance_id
-    value = MemberValue(
+def _described(before: MemberValue, request: Join, subscription: MemberSubscription) -> MemberValue:
+    """Return the member's description with what the request says about the member."""
+    instance_id = request.group_instance_id
+    return MemberValue(
         before.instance_id if instance_id is None else instance_id,
         subscription.rack_id or before.rack_id,
         request.client_id,
@@ -768,8 +774,6 @@ def _update_member(
         before.server_assignor,
         ClassicMember(request.session_timeout_ms, request.protocols),
     )
-    member.revocation_deadline_ms = NEVER
-    return describe(group, member, value, records)
 
 
 def _classic_member(group: ConsumerGroup, committer: Committer) -> tuple[ConsumerMember, ClassicMember]:

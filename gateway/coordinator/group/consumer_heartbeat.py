@@ -104,7 +104,11 @@ def consumer_heartbeat(shard: GroupShard, request: Heartbeat, effects: Effects) 
     if not is_empty:
         converted = _upgraded(group, shard.topics, effects.now_ms)
         created = (converted.record_of(*key) for key in ROWS.stored_keys(converted))
-        effects.records += [record for record in created if record is not None]
+        records = [record for record in created if record is not None]
+        if not all(map(effects.fits, records)):
+            text = f"A record of a member of group {group_id} is larger than a batch may be."
+            raise HeartbeatRefused(ErrorCode.unknown_server_error, text)
+        effects.records += records
         shard.consumers.groups[group_id] = converted
     try:
         reply = shard.consumers.leave_or_heartbeat(request, shard.topics, effects)
@@ -551,7 +555,7 @@ def _have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
 
 def downgrade(shard: GroupShard, group: ConsumerGroup, effects: Effects) -> ClassicGroup | None:
     """Turn a consumer group with only classic members into a classic group, and return it; None where it has
-    other members, or too many, or where the policy does not allow it.
+    other members, or too many for one record, or where the policy does not allow it.
     """
     group_id = group.group_id
     may_downgrade = shard.consumers.limits_of(group_id).migration_policy.allows_downgrade
@@ -559,9 +563,12 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, effects: Effects) -> Clas
     if not (may_downgrade and is_of_classic and 0 < len(group.members) <= shard.limits.max_size):
         return None
     converted = _downgraded(group, shard.topics, effects.now_ms)
+    record = GroupMetadataRecord(group_id, converted.metadata())
+    if not effects.fits(record):
+        return None
     shard.consumers.delete(group_id, effects)
     shard.groups[group_id] = converted
-    effects.records.append(GroupMetadataRecord(group_id, converted.metadata()))
+    effects.records.append(record)
     return converted
 
 

@@ -18,8 +18,8 @@ from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.coordinator.change import Waiter
 from seqgate.gateway.coordinator.group.epoch_group import EpochGroup, EpochMember
-from seqgate.gateway.coordinator.group.records import GroupRecord
-from seqgate.gateway.coordinator.rows import RowRecord
+from seqgate.gateway.coordinator.group.records import GroupRecord, encode
+from seqgate.gateway.coordinator.rows import RowRecord, size_of
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.classic_group import Member
@@ -142,12 +142,20 @@ class Effects(msgspec.Struct):
     """The records and answers of one operation that runs at `now_ms`."""
 
     now_ms: int
+    max_bytes: int = 2**31 - 1
+    """The most bytes of a batch of the log, as `size_of` counts them."""
     records: list[GroupRecord] = msgspec.field(default_factory=list)
     replies: list[tuple[Waiter, Reply]] = msgspec.field(default_factory=list)
     gone_sharers: list[tuple[str, str]] = msgspec.field(default_factory=list)
     """(group id, member id) of share group members whose session timed out."""
     events: list[Event] = msgspec.field(default_factory=list)
     """The events of this operation, which the runtime logs."""
+
+    def fits(self, record: GroupRecord) -> bool:
+        """Return whether a batch can hold the record. Ask before the operation changes a group: the log
+        refuses a larger one, and then all groups of the shard are loaded again.
+        """
+        return size_of(encode, (record,)) <= self.max_bytes
 
     def reply(self, waiter: Waiter, answer: Reply) -> None:
         """Answer a request, once the operation's records are durable."""

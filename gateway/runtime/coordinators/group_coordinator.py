@@ -208,12 +208,9 @@ class GroupCoordinator:
     ) -> SyncReply:
         """Carry out SyncGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()
-        max_bytes = self.loaded(member.group_id).max_batch_bytes
         await self.run(
             member.group_id,
-            lambda shard, effects: shard.classic.sync(
-                member, protocol, assignments, waiter, effects, max_bytes
-            ),
+            lambda shard, effects: shard.classic.sync(member, protocol, assignments, waiter, effects),
         )
         reply = await waiter
         assert isinstance(reply, SyncReply)
@@ -276,7 +273,7 @@ class GroupCoordinator:
         """
 
         def judge(shard: GroupShard, now_ms: int) -> Change[T]:
-            effects = Effects(now_ms)
+            effects = Effects(now_ms, loaded.max_batch_bytes)
             answer = operation(shard, effects)
             for sharer in effects.gone_sharers:
                 for release in self.when_sharer_gone:

@@ -669,7 +669,8 @@ class LoadedShard(Generic[S]):
         them: a crash then leaves all or none.
 
         Records of a transaction (`Pending`) are written at once, in batches of their own. Raises LogError,
-        and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
+        and ValueError before anything is added. After InvalidProducerEpoch nothing was written, and after
+        RecordTooLarge none of the records.
         """
         self._now_ms = now_ms
         for record in records:
@@ -702,7 +703,9 @@ class LoadedShard(Generic[S]):
         self.partition.append(batch, self._now_ms, is_client=False)
 
     def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
-        """Gather the records; write full batches. One that no batch can hold goes alone, to be refused."""
+        """Gather the records; write full batches. A record that no batch can hold is refused before. Raises
+        LogError.
+        """
         encode, now_ms, max_bytes = self._codec.encode, self._now_ms, self.max_batch_bytes
         gathered: list[Record] = []
         size_bytes = 0
@@ -722,14 +725,26 @@ class LoadedShard(Generic[S]):
     def _write_in_parts(
         self, records: Sequence[Record], max_bytes: int, producer: tuple[int, int] | None
     ) -> None:
-        for record in records:
-            size_bytes = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+        sizes = [
+            RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") for record in records
+        ]
+        if producer is None:
+            self._check_alone(records[sizes.index(max(sizes))])
+        for record, size_bytes in zip(records, sizes, strict=True):
             if self._size_bytes + size_bytes > max_bytes:
                 self._write_batch(producer)
             self._records.append(record)
             self._size_bytes += size_bytes
         if self._size_bytes > max_bytes:
             self._write_batch(producer)
+
+    def _check_alone(self, record: Record) -> None:
+        """Check that the log takes a batch with only this record. Raises RecordTooLarge."""
+        size_bytes, limit = len(build_batch([record])), self.partition.log.config.max_message_bytes
+        if size_bytes > limit:
+            raise RecordTooLarge(
+                f"The record needs a batch of {size_bytes} bytes; max.message.bytes is {limit}."
+            )
 
     # --- rewriting
 

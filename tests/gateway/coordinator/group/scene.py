@@ -65,7 +65,7 @@ class Scene:
         self.answers: dict[int, Reply] = {}
         self.asked = 0
         self.ids = 0
-        self.max_record_bytes = 1 << 20
+        self.max_bytes = 1 << 20
 
     @property
     def group(self) -> ClassicGroup:
@@ -83,7 +83,7 @@ class Scene:
         return self.group.members[member_id]
 
     def effects(self) -> Effects:
-        return Effects(self.now_ms)
+        return Effects(self.now_ms, self.max_bytes)
 
     def take(self, effects: Effects) -> None:
         """Carry out the effects of an operation as the caller of a shard does, without a log."""
@@ -130,9 +130,7 @@ class Scene:
         if generation_id is None:
             generation_id = self.generation_id
         committer = Committer(GROUP, generation_id, member_id, group_instance_id)
-        self.shard.classic.sync(
-            committer, protocol, assignments or {}, self.asked, effects, self.max_record_bytes
-        )
+        self.shard.classic.sync(committer, protocol, assignments or {}, self.asked, effects)
         self.take(effects)
         return self.asked
 

@@ -106,7 +106,7 @@ class TestSyncRefused:
         """Kafka's resetAndPropagateAssignmentError: every member hears it, and joins again."""
         scene = Scene()
         leader, other = scene.completing(Who(), Who())
-        scene.max_record_bytes = 400
+        scene.max_bytes = 400
         waits = scene.sync(other)
         scene.records.clear()
         refused = scene.sync(leader, {leader: b"x" * 200, other: b"y" * 200})
@@ -118,7 +118,7 @@ class TestSyncRefused:
     def test_without_a_group_id(self) -> None:
         scene = Scene()
         effects = scene.effects()
-        scene.shard.classic.sync(Committer(""), (None, None), {}, 1, effects, 1 << 20)
+        scene.shard.classic.sync(Committer(""), (None, None), {}, 1, effects)
         assert [reply.error_code for _, reply in effects.replies] == [ErrorCode.invalid_group_id]
 
 

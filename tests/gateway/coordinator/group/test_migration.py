@@ -12,7 +12,15 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import ConsumerLimits,
 from seqgate.gateway.coordinator.group.epoch_group import EMPTY, STABLE, HeartbeatRefused
 from seqgate.gateway.coordinator.group.offsets import Committer
 from tests.gateway.coordinator.group.mixed_scene import ALL, TOPIC, MixedScene, classic, owning, places
-from tests.gateway.coordinator.group.scene import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Who, subscription
+from tests.gateway.coordinator.group.scene import (
+    DELAY_MS,
+    GROUP,
+    REBALANCE_MS,
+    SESSION_MS,
+    Who,
+    subscription,
+    written_anew,
+)
 
 NONE = ErrorCode.none
 REBALANCE = ErrorCode.rebalance_in_progress
@@ -229,6 +237,18 @@ class TestUpgrade:
         assert scene.is_classic
         assert scene.heartbeat(old) is NONE
 
+    def test_a_classic_member_that_no_batch_can_hold(self) -> None:
+        scene = MixedScene()
+        scene.classic_group(None)
+        scene.max_bytes = 100
+        scene.records.clear()
+        with pytest.raises(HeartbeatRefused) as refused:
+            scene.beat("new")
+        assert refused.value.error_code is ErrorCode.unknown_server_error
+        assert scene.is_classic
+        assert scene.state is GroupState.STABLE
+        assert not scene.records
+
     def test_a_static_member_changes_its_protocol(self) -> None:
         scene = MixedScene()
         (old,) = scene.classic_group("static")
@@ -271,6 +291,18 @@ class TestClassicMembers:
         scene, _ = mixed()
         assert scene.error(scene.join(who)) is ErrorCode.inconsistent_group_protocol
         assert len(scene.consumers.members) == 2
+
+    @pytest.mark.parametrize("instance_id", [None, "static"])
+    def test_one_that_no_batch_can_hold(self, instance_id: str | None) -> None:
+        scene = MixedScene()
+        scene.beat("new", instance_id=instance_id)
+        before = written_anew(scene.shard)
+        scene.max_bytes = 100
+        scene.records.clear()
+        refused = scene.join(classic(instance_id=instance_id))
+        assert scene.error(refused) is ErrorCode.unknown_server_error
+        assert not scene.records
+        assert written_anew(scene.shard) == before
 
     @pytest.mark.parametrize("version", [0, 1, 2])
     def test_older_subscriptions(self, version: int) -> None:
@@ -450,6 +482,16 @@ class TestDowngrade:
         assert not scene.is_classic
         assert scene.heartbeat(member_id, epoch + 1) is REBALANCE
         assert scene.rejoin(classic(member_id=member_id))[1] == ALL
+
+    def test_not_while_no_batch_can_hold_the_classic_group(self) -> None:
+        scene, _ = mixed()
+        scene.max_bytes = 100
+        scene.beat("new", -1)
+        assert not scene.is_classic
+        scene.max_bytes = 1 << 20
+        scene.beat("other")
+        scene.beat("other", -1)
+        assert scene.is_classic
 
     def test_too_many_members_for_a_classic_group(self) -> None:
         scene = MixedScene(GroupLimits(initial_rebalance_delay_ms=DELAY_MS, max_size=1))

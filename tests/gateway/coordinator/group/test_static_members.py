@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from kio.schema.errors import ErrorCode
 
@@ -81,6 +83,18 @@ class TestRestartWhileStable:
         assert [(m.member_id, m.group_instance_id, m.assignment) for m in stored.members] == [
             (member_id, "i", old.encode())
         ]
+
+    def test_with_more_metadata_than_a_batch_can_hold(self) -> None:
+        scene = Scene()
+        old, _ = scene.stable(STATIC, Who())
+        scene.max_bytes = 1_000
+        scene.records.clear()
+        refused = scene.join(replace(STATIC, protocols=(("range", b"r" * 1_000),)))
+        assert scene.error(refused) is ErrorCode.unknown_server_error
+        assert scene.state is GroupState.STABLE
+        assert scene.heartbeat(old, group_instance_id="i") is ErrorCode.none
+        assert not scene.records
+        assert scene.joined(scene.join(STATIC)).error_code is ErrorCode.none
 
     def test_its_session_restarts(self) -> None:
         scene = Scene()

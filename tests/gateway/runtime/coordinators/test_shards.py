@@ -336,6 +336,17 @@ class TestRefusals:
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
             assert offsets(node.services.coordinators.groups) == after == {"durable": 7, "a": 3, "b": 4}
 
+    async def test_of_records_with_one_that_no_batch_can_hold_none_is_written(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
+            groups = node.services.coordinators.groups
+            await groups.ensure_topic()
+            await create(node, PLACE[0])
+            await commit(node, "durable", 7)
+            records = [record("a", 1, "x" * 3000), record("b", 1, "x" * 3000), record("c", 1, "x" * 5000)]
+            refused = groups.shards.run(groups.shards.at(0), lambda *_: Change(None, records))
+            assert codes(await outcomes(refused)) == [ErrorCode.unknown_server_error]
+            assert offsets(groups) == {"durable": 7}
+
     async def test_nobody_is_answered_when_the_flush_fails(self, tmp_path: Path) -> None:
         disk = HeldDisk()
         async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
