@@ -22,6 +22,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -181,10 +182,22 @@ class TransactionCoordinator:
             return
         for one in _open_in(partition):
             for loaded in self.shards:
-                transactional_id = loaded.shard.by_producer_id.get(one.producer.producer_id)
-                if transactional_id is not None and loaded.is_current:
-                    with contextlib.suppress(Unavailable):  # the shard is loaded again, and looks then
-                        self._adopt(loaded, transactional_id, one)
+                transactional_id = _owner(loaded.shard, one.producer.producer_id)
+                if transactional_id is None:
+                    continue
+                ending = self.endings.of(transactional_id)
+                if ending is None:
+                    self._adopt_late(loaded, transactional_id, one)
+                else:
+                    # no partition joins a transaction that is ending: it may belong to the next one
+                    ending.add_done_callback(partial(self._adopt_late, loaded, transactional_id, one))
+
+    def _adopt_late(
+        self, loaded: _Loaded, transactional_id: str, one: OpenInPartition, _ended: object = None
+    ) -> None:
+        if loaded.is_current:
+            with contextlib.suppress(Unavailable):  # the shard is loaded again, and looks then
+                self._adopt(loaded, transactional_id, one)
 
     def _give_up(self, loaded: _Loaded) -> None:
         self.endings.give_up(loaded)
@@ -543,6 +556,12 @@ def _open_in(partition: Partition) -> list[OpenInPartition]:
         OpenInPartition(partition, Producer(producer_id, found.producer_epoch))
         for producer_id, found in partition.log.transactions.open_transactions()
     ]
+
+
+def _owner(shard: TransactionShard, producer_id: int) -> str | None:
+    """Return the id that has the producer id now, or when its end is complete."""
+    of_next = (name for name in shard.decided if shard.transactions[name].next_producer_id == producer_id)
+    return shard.by_producer_id.get(producer_id) or next(of_next, None)
 
 
 def owners(shard: TransactionShard) -> dict[int, str]:

@@ -28,6 +28,7 @@ from seqgate.gateway.handlers.transactions.init_producer_id import begin_produce
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.coordinators import transaction_coordinator
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
+from seqgate.gateway.runtime.coordinators.transaction_coordinator import WrittenState
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import Storage, StorageFailed
 from seqgate.log.files.storage import DataFile
@@ -419,6 +420,33 @@ class TestRestart:
             append(node, client.producer, "a")
             node.services.partitions.registry.became_ready(TOPIC, 0)
             assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 0)})
+
+    @pytest.mark.parametrize("has_next_id", [False, True])
+    async def test_one_that_is_opened_amid_an_end_takes_part_in_the_next_transaction(
+        self, tmp_path: Path, has_next_id: bool
+    ) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            await client.write("a", 1)
+            next_producer = Producer(99, 0) if has_next_id else Producer(client.producer.producer_id, 1)
+            decided = current(node)._replace(
+                state=PREPARE_COMMIT,
+                producer_epoch=1,
+                last_producer_epoch=0,
+                client_version=2,
+                next_producer_id=99 if has_next_id else -1,
+            )
+            transactions = node.services.coordinators.transactions
+            (loaded,) = transactions.shards
+            write(node, decided)
+            last_offset = loaded.partition.log.log_end_offset - 1
+            transactions._begin_ending(NAME, WrittenState(loaded, decided, last_offset))
+            append(node, next_producer, "b")
+            node.services.partitions.registry.became_ready(TOPIC, 0)
+            assert current(node) == decided
+            await transactions.endings.finish()
+            assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 0)})
+            assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.OPEN]}
 
     @pytest.mark.parametrize("is_restarted", [False, True])
     async def test_what_a_fenced_producer_left_in_it_is_not_committed_by_the_next(
