@@ -359,16 +359,20 @@ class BucketBackend(Backend):
 
     async def _follow_metadata(self, journal: SharedJournal, metadata_log: MetadataLog) -> None:
         """Fold in what others changed, soon after; take the turn of a change only when there is something."""
+        is_told = False
         while True:
             await asyncio.sleep(self._config.int("seqgate.cluster.metadata.poll.ms") / 1000)
             try:
                 if await journal.has_more():
                     await metadata_log.catch_up()
+                is_told = False
             except (StoreFailed, Refused, LogError) as error:
                 if journal.has_ended:
                     logger.info("the metadata of the cluster is not followed any more: %s", error)
                     return
-                logger.debug("the metadata of the cluster can't be read now: %s", error)
+                level = logging.DEBUG if is_told else logging.WARNING
+                logger.log(level, "the metadata of the cluster can't be read now: %s", error)
+                is_told = True
             except Exception:
                 logger.exception("a change of the metadata can't be folded in")
 

@@ -112,7 +112,7 @@ def certify(
     except NotReady as error:
         raise stop(str(error)) from None
     except WrongTopic as error:
-        raise stop(f"--topic: {error}", code=2) from None
+        raise stop(str(error), code=2) from None
     try:
         for path in reports or ():
             write(path, certificate, may_give_up=allow_giving_up)
@@ -190,7 +190,7 @@ class NotReady(Exception):
 
 
 class WrongTopic(Exception):
-    """The topic has a name that the broker refuses."""
+    """The broker refuses to create the topic."""
 
 
 class Certificate(msgspec.Struct, frozen=True):

@@ -83,7 +83,8 @@ class TimedProtocol(H11Protocol):
     def _look(self) -> None:
         request = self.cycle
         is_answered_now = request is not None and not request.more_body and not request.response_complete
-        if request is self._seen and not is_answered_now:
+        is_sent = not self.transport.get_write_buffer_size()  # a slow browser may still read an answer
+        if request is self._seen and is_sent and not is_answered_now:
             self.transport.abort()
             return
         self._seen = request

@@ -236,9 +236,9 @@ class Connection(asyncio.BufferedProtocol):
         """Read nothing from the client for this time, because it is over a quota."""
         self._intake.mute(throttle_ms)
 
-    def hold_room(self) -> Callable[[], None]:
+    def hold_room(self, size_bytes: int) -> Callable[[], None]:
         """Keep the room of the request that begins until the returned function is called."""
-        return self._intake.hold_room()
+        return self._intake.hold_room(size_bytes)
 
     # requests
 

@@ -263,7 +263,7 @@ class Dispatcher:
         self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Deferred:
         deferred = HoldingBack()
-        let_go = context.peer.hold_room()
+        let_go = context.peer.hold_room(len(frame))
         reading = self._read(api, context, schema, frame, position)  # nothing else keeps the frame
 
         async def begin_when_read() -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seqgate.gateway.protocol.frames import MalformedRequest, size_complaint
@@ -304,8 +305,13 @@ class Intake:
         if not self._holds_room:
             self._memory.give_back(self)
 
-    def hold_room(self) -> Callable[[], None]:
-        """Keep the room of the request that begins until the returned function is called."""
+    def hold_room(self, size_bytes: int) -> Callable[[], None]:
+        """Keep the room of the request that begins until the returned function is called. One that has come
+        whole has none yet, and takes it.
+        """
+        if not self._memory.held_bytes(self):
+            self._memory.used_bytes += size_bytes
+            return partial(self._memory.release, size_bytes)
         self._holds_room = True
         return self._let_go
 

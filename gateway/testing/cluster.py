@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Self
 
-from seqgate.gateway.testing.broker import Broker
+from seqgate.gateway.testing.broker import Broker, NotNow
 from seqgate.gateway.testing.data_directory import TemporaryDirectory
 from seqgate.gateway.testing.exactly_once import explain_differences
 from seqgate.gateway.testing.stored import StoredRecord
@@ -107,8 +107,18 @@ class Cluster:
         """Return the committed records of a topic, by partition and offset, once each partition has a leader.
         Raises LookupError without it.
         """
-        leaders = self._leaders(topic)
-        found = {broker: broker.records(topic) for broker in set(leaders.values())}
+        found: dict[Broker, list[StoredRecord]] = {}
+        leaders: dict[int, Broker] = {}
+
+        def all_read() -> bool:
+            leaders.update(self._leaders(topic))
+            try:
+                found.update({broker: broker.records(topic) for broker in set(leaders.values())})
+            except NotNow:  # a session has ended meanwhile, and another one leads
+                return False
+            return True
+
+        self._await(all_read, f"every leader of {topic} answers")
         return [
             record
             for partition, broker in sorted(leaders.items())
@@ -129,7 +139,10 @@ class Cluster:
             found.clear()
             counts = set()
             for broker in self._running():
-                partitions = broker.partitions(topic)
+                try:
+                    partitions = broker.partitions(topic)
+                except NotNow:  # its session has ended meanwhile
+                    return False
                 counts.add(len(partitions))
                 found.update({index: broker for index, leads in partitions.items() if leads})
             return counts == {len(found)}

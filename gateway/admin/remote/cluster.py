@@ -252,6 +252,7 @@ class Cluster:
                 if not (is_change and answers):
                     raise
                 answers[address] = _Silent(str(error))
+                self._deadline.answered()  # the next one has its own time
         return answers
 
     def ask_all(self, request: Any) -> list[Any]:
@@ -402,7 +403,12 @@ class Cluster:
                 is_asked_again = not is_change and self._read_timeout_s is None
                 passes = error.code in passing if isinstance(error, Refused) else is_asked_again
                 if not passes or self.lacks_brokers or time.monotonic() >= end_s:
-                    raise
+                    if not is_change or all(map(_code_of, found.values())):
+                        raise
+                    # an earlier turn has carried out a part, which must be told
+                    code = error.code if isinstance(error, Refused) else ErrorCode.network_exception
+                    found |= dict.fromkeys(left, _Silent(str(error), code))
+                    break
                 reason = str(error)
             else:
                 asked = set(left)

@@ -24,6 +24,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tables import counted
+from seqgate.gateway.config.table import setting_named
 from seqgate.gateway.console.answer import (
     Confirmation,
     PageAnswer,
@@ -190,6 +191,9 @@ def settings(visit: Visit, problem: str | None = None) -> View:
         changed if only_changed else matching, key=lambda row: (row.source == _DEFAULT_SOURCE, row.name)
     )
     shown, paging = page_of(ordered, visit.number("page", 1, 1))
+    name = visit.form.get("name", [""])[-1]
+    setting = setting_named(name.strip())
+    hides_nothing = setting is None or not setting.sensitive
     values = {
         "node": resource.name,
         "is_all": resource.is_all_brokers,
@@ -204,7 +208,7 @@ def settings(visit: Visit, problem: str | None = None) -> View:
         "sources": _SOURCES,
         "own_source": _OWN_SOURCES[resource.is_all_brokers],
         "problem": problem,
-        "given": {"name": visit.form.get("name", [""])[-1], "value": visit.form.get("value", [""])[-1]},
+        "given": {"name": name, "value": visit.form.get("value", [""])[-1] if hides_nothing else ""},
     }
     return View("cluster_settings.html", values, 200 if problem is None else 400)
 
@@ -222,7 +226,8 @@ def change(visit: Visit) -> PageAnswer:
         resource = _resource(visit, cluster)
         if not name:
             raise ControlError("the name of the setting is empty; give a name")
-        configs.check_known(cluster, resource, [name])
+        if configs.check_known(cluster, resource, [name]):
+            raise ControlError(f"{name} is secret; set it with seqgate configs set, so that no page has it")
         now = _now(cluster, resource, name)
         back = address("/cluster/settings", node=resource.name, filter=visit.text("filter"))
         if not visit.is_confirmed:
@@ -243,14 +248,10 @@ def change(visit: Visit) -> PageAnswer:
 
 
 def _now(cluster: Cluster, resource: Resource, name: str) -> str:
-    """Return the present value in words. Raises ControlError for a secret, which a page must not have."""
+    """Return the present value in words."""
     rows = configs.find_configs(cluster, resource, [], everything=True).configs
     row: ConfigRow | None = next((row for row in rows if row.name == name), None)
-    if row is None:
-        return "not set"
-    if row.is_sensitive:
-        raise ControlError(f"{name} is secret; set it with seqgate configs set, so that no page has it")
-    return "not set" if row.value is None else with_units(name, row.value)
+    return "not set" if row is None or row.value is None else with_units(name, row.value)
 
 
 PAGE: Final = Page(

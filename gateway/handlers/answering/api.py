@@ -175,7 +175,7 @@ class Peer(Protocol):
     def mute(self, throttle_ms: int) -> None:
         """Read nothing from the connection for this time."""
 
-    def hold_room(self) -> Callable[[], None]:
+    def hold_room(self, size_bytes: int) -> Callable[[], None]:
         """Let the request that begins count towards `queued.max.request.bytes` until the returned function is
         called, even if the connection closes.
         """

@@ -102,7 +102,8 @@ class CompactionWorker:
             return f"no compaction process could be started: {error}"
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        return f"the compaction process ended with exit status {await process.wait()}"
+        await process.communicate()
+        return f"the compaction process ended with exit status {process.returncode}"
 
     def kill(self) -> None:
         if self._process is not None:
@@ -116,5 +117,5 @@ class CompactionWorker:
             return
         if process.stdin is not None:
             process.stdin.close()
-        await process.wait()
+        await process.communicate()  # its end is seen once all that it has written is read
         self._process = None

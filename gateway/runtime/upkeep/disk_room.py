@@ -17,10 +17,10 @@ import logging
 from typing import Final
 
 from seqgate.gateway.config import Config
-from seqgate.gateway.runtime.partitions.partition import Partition, Recoveries
+from seqgate.gateway.runtime.partitions.partition import Recoveries
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.sizes import size_in_words
-from seqgate.log import IncompatibleFormat, LogDirectory, LogError, PartitionLog
+from seqgate.log import IncompatibleFormat, LogDirectory, LogError
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,8 @@ class DiskRoom:
             served = self._partitions.by_name.get(topic)
             if served is not None and served.unknown_or_led_elsewhere(index):
                 continue  # It is being handed over.
-            owner = self._owner_of(log)
+            # Its opening may have lacked the room, and works while the log is offline.
+            owner = self._partitions.get(topic, index)
             try:
                 await self._recoveries.reopen(log, owner)
             except (IncompatibleFormat, LogError, OSError, MemoryError) as error:
@@ -137,11 +138,5 @@ class DiskRoom:
                     self._lists.short_of_room[log] = self._lists.short_of_room.pop(log)
                 self._checks_to_skip = CHECKS_BETWEEN_TRIES
                 return
-            if owner is None and self._partitions.get(topic, index) is not None:
-                # The room was short when the partition was to be opened.
+            if owner is not None:
                 self._partitions.became_ready(topic, index)
-
-    def _owner_of(self, log: PartitionLog) -> Partition | None:
-        topic = self._partitions.by_name.get(log.topic)
-        partition = None if topic is None else topic.peek(log.partition)
-        return partition if partition is not None and partition.log is log else None

@@ -29,7 +29,12 @@ class Connection:
     def __init__(self) -> None:
         self.may_answer = asyncio.Event()
         self._looks: list[Callable[[], None]] = []
-        self._transport = Mock(get_extra_info=lambda _: None, is_closing=lambda: False)
+        self.unsent_bytes = 0
+        self._transport = Mock(
+            get_extra_info=lambda _: None,
+            is_closing=lambda: False,
+            get_write_buffer_size=lambda: self.unsent_bytes,
+        )
         loop = SimpleNamespace(call_later=self._later, create_task=asyncio.get_running_loop().create_task)
         config = uvicorn.Config(self._answer, interface="asgi3", lifespan="off", log_config=None)
         self._state = ServerState()
@@ -79,6 +84,9 @@ async def test_an_answer_may_take_long_and_the_next_request_may_not() -> None:
         assert not connection.is_closed_after_a_while()
         assert not connection.is_closed_after_a_while()
         await connection.answered()
+        connection.unsent_bytes = 1
+        assert not connection.is_closed_after_a_while(), "a slow browser reads it"
+        connection.unsent_bytes = 0
     connection.protocol.data_received(GET[:20])
     assert connection.is_closed_after_a_while()
 

@@ -92,6 +92,14 @@ def test_a_refused_setting_is_told(console: ConsoleClient, fields: dict[str, str
     assert "<b>" not in page
 
 
+def test_no_page_has_a_secret(console: ConsoleClient) -> None:
+    for name in ("ssl.key.password", "listener.name.internal.ssl.key.password"):
+        fields = {"node": "default", "name": name, "value": "hunter2"}
+        page = console.send("/cluster/settings", fields, status=400)
+        assert f"{name} is secret" in text_of(page)
+        assert "hunter2" not in page
+
+
 def test_a_wrong_token_changes_no_setting(console: ConsoleClient) -> None:
     fields = {"node": "1", "name": "log.retention.ms", "value": "7", "confirmed": "yes"}
     for path in ("/cluster/settings", "/cluster/move", "/cluster/drain", "/cluster/undrain"):

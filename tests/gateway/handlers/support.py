@@ -89,7 +89,7 @@ class FakePeer:
     def mute(self, throttle_ms: int) -> None:
         self.muted_ms.append(throttle_ms)
 
-    def hold_room(self) -> Callable[[], None]:
+    def hold_room(self, size_bytes: int) -> Callable[[], None]:
         self.holds_room = True
         return partial(setattr, self, "holds_room", False)
 

@@ -255,19 +255,22 @@ async def test_the_limit_of_answers_that_wait_follows_its_setting() -> None:
     assert transport.high == 7
 
 
-async def test_a_request_that_waits_to_be_decoded_keeps_its_room() -> None:
+@pytest.mark.parametrize("parts", [1, 2])
+async def test_a_request_that_waits_to_be_decoded_keeps_its_room(parts: int) -> None:
     """Otherwise requests of any size could wait for a thread, also those of connections that have closed."""
     server, connection, _ = connect()
     let_go = []
 
     def begin(frame: memoryview, peer: Connection) -> Deferred:
-        let_go.append(peer.hold_room())
+        let_go.append(peer.hold_room(len(frame)))
         return HoldingBack()
 
     connection.take(begin, RequestLimits(1 << 20, server.memory))
     size = 1 << 14
-    receive(connection, struct.pack(">i", size) + bytes(size - 1))
-    receive(connection, bytes(1))
+    last = bytes(parts - 1)
+    receive(connection, struct.pack(">i", size) + bytes(size - len(last)))
+    if last:
+        receive(connection, last)
     assert server.memory.used_bytes == size
     connection.connection_lost(None)
     assert server.memory.used_bytes == size

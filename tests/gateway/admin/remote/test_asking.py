@@ -362,6 +362,26 @@ def test_what_some_brokers_have_changed_is_told_where_another_is_silent(
     assert deleted == {"a": None, "b": "the broker at b:2 did not answer (NETWORK_EXCEPTION)"}
 
 
+def test_what_a_change_has_done_is_told_where_a_later_turn_has_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(("a:1",), BrokerAddress("a", 1), {})
+    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    codes = {"done": ErrorCode.none, "moves": ErrorCode.not_coordinator}
+    turns = iter([{name: SimpleNamespace(error_code=code) for name, code in codes.items()}])
+
+    def ask(_: Sequence[str]) -> dict[str, Any]:
+        rows = next(turns, None)
+        if rows is None:
+            raise Unreachable("the broker at c:1 did not answer")
+        return rows
+
+    found = cluster._settled(list(codes), ask, is_change=True, patience_s=60)
+    assert [row.error_code for row in found.values()] == [ErrorCode.none, ErrorCode.network_exception]
+    with pytest.raises(Unreachable):
+        cluster._settled(["moves"], ask, is_change=True, patience_s=60)
+
+
 def test_the_password_of_a_user_is_changed_by_the_controller(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ def finished(clean_end_offset: int) -> CleaningFinished:
 
 
 class Process:
-    """A process that has written its reports. As of a real one, only `wait` learns that it was killed."""
+    """A process that has written its reports. As of a real one, its end is seen once all is read."""
 
     pid = 1
 
@@ -53,10 +53,10 @@ class Process:
     def kill(self) -> None:
         self.is_killed = True
 
-    async def wait(self) -> int:
-        await asyncio.sleep(0)
+    async def communicate(self) -> None:
+        self.stdout.feed_eof()
+        await self.stdout.read()
         self.returncode = -9 if self.is_killed else 0
-        return self.returncode
 
 
 @pytest.fixture
