@@ -17,7 +17,11 @@ import pytest
 from tests.compat.examples.example import EXAMPLES, documented_commands
 from tests.support.gateway_process import REPOSITORY
 
-PROJECTS = sorted(folder for folder in EXAMPLES.iterdir() if folder.is_dir() and folder.name != "testing")
+PROJECTS = sorted(
+    folder
+    for folder in EXAMPLES.iterdir()
+    if folder.is_dir() and folder.name not in {"testing", "__pycache__"}
+)
 APART = [project for project in PROJECTS if project.name != "demo"]
 """The projects that are installed apart; `make demo` runs the demo, and docs/demo.md describes it."""
 PYTHON = [project for project in APART if any(project.glob("*.py"))]
