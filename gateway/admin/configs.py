@@ -316,9 +316,16 @@ def _rows(entries: Iterable[Any]) -> list[ConfigRow]:
 
 
 def change_remote(
-    cluster: Cluster, resource: Resource, settings: Mapping[str, str], unset: Sequence[str]
+    cluster: Cluster,
+    resource: Resource,
+    settings: Mapping[str, str],
+    unset: Sequence[str],
+    *,
+    validate_only: bool = False,
 ) -> str | None:
-    """Set and unset configurations, all of them or none; return the reason if the cluster refuses."""
+    """Set and unset configurations, all of them or none, or only ask whether the cluster would; return the
+    reason if it refuses.
+    """
     from seqgate.gateway.admin.remote.cluster import refusal  # noqa: PLC0415 - slow to import
 
     place, name = cluster.any_broker, resource.name
@@ -329,7 +336,7 @@ def change_remote(
     wanted = [{"name": each, "config_operation": _SET, "value": value} for each, value in settings.items()]
     wanted += [{"name": each, "config_operation": _DELETE, "value": None} for each in unset]
     row = {"resource_type": _TYPES[resource.kind], "resource_name": name, "configs": wanted}
-    asked = cluster.request(44, 1, resources=[row], validate_only=False)
+    asked = cluster.request(44, 1, resources=[row], validate_only=validate_only)
     (outcome,) = cluster.ask(place, asked, is_change=True).responses
     return refusal(outcome.error_code, outcome.error_message)
 

@@ -264,6 +264,9 @@ async def list_names_live(gateway: LiveGateway, request: NamesRequest) -> NamePa
 
 
 def _check_exists(services: Services, request: NamesRequest) -> None:
+    """Refuse an unknown topic or partition, a topic that does not track names, and a partition that another
+    gateway leads. Raises ControlError.
+    """
     from seqgate.gateway.runtime.upkeep.name_keeping import deduplicates  # noqa: PLC0415 - slow to import
 
     if request.topic is None:
@@ -379,9 +382,14 @@ _ANY_LENGTH: Final = 2**63 - 1
 
 def list_names_stopped(gateway: StoppedGateway, request: NamesRequest) -> NamePage:
     """Return all names asked for, by topic, partition and name. Raises ControlError."""
-    from seqgate.gateway.admin.stored import whole_state  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import read_image, whole_state  # noqa: PLC0415 - slow to import
 
-    whole_state(gateway.data_dir)
+    image = read_image(whole_state(gateway.data_dir))
+    topic = image.topics_by_name.get(request.topic or "")
+    if request.topic is not None and topic is None:
+        raise ControlError(f"there is no topic {request.topic}")
+    if topic is not None and request.partition not in {None, *topic.partitions}:
+        raise ControlError(f"topic {topic.name} has no partition {request.partition}")
     rows = []
     for place, directory in _stored_partitions(gateway.data_dir, request):
         states = sorted(map(_state, _written(directory)))
@@ -396,12 +404,6 @@ def _stored_partitions(data_dir: Path, request: NamesRequest) -> Iterator[tuple[
 
     found = ((parse_partition_directory(path.name), path) for path in data_dir.iterdir() if path.is_dir())
     places = {place: path for place, path in found if place is not None}
-    if request.topic is not None and not any(topic == request.topic for topic, _ in places):
-        raise ControlError(f"there is no topic {request.topic}")
-    if request.partition is not None and (request.topic, request.partition) not in places:
-        raise ControlError(
-            f"topic {request.topic} has no partition {request.partition}, or it was never written to"
-        )
     for (topic, index), path in sorted(places.items()):
         if request.topic in {None, topic} and request.partition in {None, index}:
             yield (topic, index), path

@@ -16,7 +16,7 @@ _MOST_DIGITS: Final = 18
 def duration_ms(text: str) -> int:
     """Return the milliseconds of `500ms`, `30s`, `5m`, `2h` or `1d`."""
     match = _DURATION.fullmatch(text.strip())
-    if match is None:
+    if match is None or len(match[1]) > _MOST_DIGITS - len(str(_UNITS_MS["d"])):
         raise ValueError(f"{text!r} is not a length of time; write 500ms, 30s, 5m, 2h or 1d")
     return int(match[1]) * _UNITS_MS[match[2]]
 

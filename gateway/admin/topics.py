@@ -227,9 +227,14 @@ def alter(
         (now,) = (len(found.partitions) for found in reached.existing_topics([topic]))
 
         def alter_it(execute: bool) -> TopicOutcome:
-            if execute:
-                return alter_topic(reached, topic, partitions=partitions, settings=wanted, unset=unset or [])
-            return TopicOutcome(topic, WOULD_BE_ALTERED, partitions or now)
+            return alter_topic(
+                reached,
+                topic,
+                partitions=partitions,
+                settings=wanted,
+                unset=unset or [],
+                validate_only=not execute,
+            )
 
         adds_none = partitions is None or partitions <= now
         outcome = (consent._replace(yes=True) if adds_none else consent).plan_ask_and_do(
@@ -239,6 +244,7 @@ def alter(
                 "Records with a key would go to other partitions, and no partition can be taken away again.",
             ],
             "Add them?",
+            is_needed=lambda planned: planned.error is None,
         )
     return _outcomes([outcome])
 
@@ -431,10 +437,17 @@ def create_missing(cluster: Cluster, name: str) -> None:
 
 
 def alter_topic(
-    cluster: Cluster, name: str, *, partitions: int | None, settings: Mapping[str, str], unset: Sequence[str]
+    cluster: Cluster,
+    name: str,
+    *,
+    partitions: int | None,
+    settings: Mapping[str, str],
+    unset: Sequence[str],
+    validate_only: bool = False,
 ) -> TopicOutcome:
-    """Set and unset configurations of a topic, then add partitions. Nothing is changed where the cluster
-    would refuse the partitions.
+    """Set and unset configurations of a topic (IncrementalAlterConfigs), then add partitions
+    (CreatePartitions), or only ask the cluster whether it would. Nothing is changed where it would refuse the
+    partitions.
     """
     (topic,) = cluster.existing_topics([name])
     if settings or unset:
@@ -444,12 +457,16 @@ def alter_topic(
             outcome = _with_partitions(cluster, name, partitions, validate_only=True)
             if outcome.error is not None:
                 return outcome
-        error = configs.change_remote(cluster, configs.Resource("topic", name), settings, unset)
+        resource = configs.Resource("topic", name)
+        error = configs.change_remote(cluster, resource, settings, unset, validate_only=validate_only)
         if error is not None:
             return TopicOutcome(name, REFUSED, error=error)
     if partitions is None:
-        return TopicOutcome(name, ALTERED, len(topic.partitions))
-    outcome = _with_partitions(cluster, name, partitions, validate_only=False)
+        done = WOULD_BE_ALTERED if validate_only else ALTERED
+        return TopicOutcome(name, done, len(topic.partitions))
+    outcome = _with_partitions(cluster, name, partitions, validate_only=validate_only)
+    if validate_only:
+        return outcome
     if outcome.error is not None and (settings or unset):
         error = f"the configurations are altered, the partitions are not: {outcome.error}"
         return msgspec.structs.replace(outcome, error=error)
@@ -460,7 +477,8 @@ def _with_partitions(cluster: Cluster, name: str, partitions: int, *, validate_o
     wanted = [{"name": name, "count": partitions, "assignments": None}]
     asked = cluster.request(37, 3, topics=wanted, validate_only=validate_only)
     (row,) = cluster.ask_controller(asked, "results")
-    return _unless_refused(TopicOutcome(name, ALTERED, partitions), row)
+    done = WOULD_BE_ALTERED if validate_only else ALTERED
+    return _unless_refused(TopicOutcome(name, done, partitions), row)
 
 
 def delete_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicOutcome]:

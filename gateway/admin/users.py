@@ -228,6 +228,8 @@ def _listed(changed: ChangedUser) -> str:
 
 def check_name(user: str) -> None:
     """Check that a user of this name could log in. Raises ControlError."""
+    if not user:
+        raise ControlError("the name of the user is empty")
     if not user.isascii():
         raise ControlError(
             f"no user {shown(user)} could log in: SCRAM takes names of ASCII characters only, as in Kafka"

@@ -329,7 +329,7 @@ def encode(manifest: BackupManifest) -> bytes:
 def manifest_of_complete(storage: Storage, backup: str) -> BackupManifest:
     """Return the manifest of a complete backup. Raises BackupError, OSError."""
     if backup.endswith(PARTIAL):
-        raise BackupError(f"{backup} was never finished: use another backup")
+        raise BackupError(f"{backup} was never finished, or is being made now: use another backup")
     return read(storage, backup)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import NamedTuple, Self
 from uuid import UUID
 
-from seqgate.gateway.coordinator.transaction.rules import Producer
+from seqgate.gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.handlers.answering.changes import fresh_id
 from seqgate.gateway.handlers.transactions.init_producer_id import begin_producer
+from seqgate.gateway.metadata.image import TRANSACTION_STATE_TOPIC
 from seqgate.gateway.metadata.topics import TopicCreation, create_topics
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.loop.clock import Clock
@@ -153,15 +154,19 @@ class Inside:
         return count
 
     async def fence(self, transactional_id: str) -> None:
-        """Fence the producer of a transactional id. Raises LookupError if there is none."""
+        """Fence the producer of a transactional id. Raises LookupError if there is none, and ValueError while
+        its coordinator can't answer.
+        """
+        has_topic = TRANSACTION_STATE_TOPIC in self._registry.by_name
         transactions = self._gateway().services.coordinators.transactions
         try:
-            found = transactions.find(transactional_id)
-        except Unavailable:  # no producer has asked for its coordinator yet
-            found = None
-        if found is None:
-            raise LookupError(f"there is no transactional id {transactional_id!r}")
-        await begin_producer(transactions, transactional_id, found.timeout_ms, Producer())
+            # no producer has asked for its coordinator yet where the topic is missing
+            found = transactions.find(transactional_id) if has_topic else None
+            if found is None:
+                raise LookupError(f"there is no transactional id {transactional_id!r}")
+            await begin_producer(transactions, transactional_id, found.timeout_ms, Producer())
+        except (Unavailable, TransactionRefused) as error:
+            raise ValueError(f"transactional id {transactional_id!r} can't be fenced: {error}") from None
 
 
 # Loses what a log had not flushed, as a machine does that loses its power.

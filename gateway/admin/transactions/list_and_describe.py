@@ -213,7 +213,7 @@ def list_transactions(
       CompleteAbort    the last one was aborted
     """  # noqa: D301 - \b keeps the lines of the list apart
     request = ListTransactionsRequest(
-        states or [], producer_ids or [], parsed_or_exit_2(duration_ms, longer_than), pattern
+        states or [], producer_ids or [], parsed_or_exit_2(duration_ms, longer_than, "--longer-than"), pattern
     )
     with opened as client:
         gateway, page = client.ask_running_or_data_directory(request)

@@ -271,7 +271,9 @@ def expire_producer(control: Control, producer_id: int = argument("ID", min=0)) 
 
 @asks(at_control, first=True)
 def fence(control: Control, transactional_id: str = argument("ID")) -> Output:
-    """Fence the producer of a transactional id, and abort its open transaction."""
+    """Fence the producer of a transactional id, and abort its open transaction. An id that nobody has used is
+    refused.
+    """
     answer = control.ask("POST", f"/transactional-ids/{quote(transactional_id, safe='')}/fence")
     return Output(answer, [f"the producer of {transactional_id} is fenced"])
 

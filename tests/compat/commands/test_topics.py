@@ -78,6 +78,19 @@ def test_a_dry_run_creates_nothing(peer: Peer, fresh: Fresh) -> None:
     assert topic not in peer.run("topics", "list").stdout
 
 
+def test_a_dry_run_alters_nothing_and_tells_what_would_be_refused(peer: Peer, fresh: Fresh) -> None:
+    topic = fresh("dry")
+    peer.run("topics", "create", topic, "--partitions", "2")
+    alter = ("topics", "alter", topic, "--dry-run")
+    told = peer.run(*alter, "--partitions", "3", "--set", "retention.ms=1000").stdout
+    assert told == f"Topic {topic}: would be altered (3 partitions).\n"
+    assert "INVALID_PARTITIONS" in peer.run(*alter, "--partitions", "1", code=1).stderr
+    assert "INVALID_CONFIG" in peer.run(*alter, "--set", "retention.ms=abc", code=1).stderr
+    described = peer.run("topics", "describe", topic).stdout
+    assert "2 partitions" in described
+    assert "retention.ms" not in described
+
+
 def test_a_topic_that_does_not_exist(peer: Peer, fresh: Fresh) -> None:
     topic = fresh("invoices")
     peer.run("topics", "create", topic)

@@ -113,11 +113,14 @@ async def test_a_directory_in_use_gets_no_user(tmp_path: Path) -> None:
         storage.unlock(str(tmp_path / LOCK))
 
 
-def test_a_name_with_which_nobody_can_log_in_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("müller", "no user müller could log in"), ("", "the name of the user is empty")]
+)
+def test_a_name_with_which_nobody_can_log_in_is_refused(tmp_path: Path, name: str, sentence: str) -> None:
     where = ("--password-file", "-", "--data-dir", str(tmp_path / "data"))
-    refused = CliRunner().invoke(app, ["users", "add", "müller", *where], input="pencil\n")
+    refused = CliRunner().invoke(app, ["users", "add", name, *where], input="pencil\n")
     assert refused.exit_code == 2
-    assert "no user müller could log in" in refused.stderr
+    assert sentence in refused.stderr
     assert not (tmp_path / "data").exists()
 
 

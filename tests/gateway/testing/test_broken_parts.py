@@ -5,6 +5,7 @@ has changed.
 from __future__ import annotations
 
 import threading
+from contextlib import ExitStack
 
 import pytest
 
@@ -90,6 +91,11 @@ def test_a_fenced_producer_is_refused(broker: Broker) -> None:
     assert row["partition_error_code"] in {INVALID_PRODUCER_EPOCH, PRODUCER_FENCED}
     with pytest.raises(LookupError, match="there is no transactional id 'y'"):
         broker.faults.fence("y")
+    with ExitStack() as offline:
+        for partition in broker.partitions("__transaction_state"):
+            offline.enter_context(broker.faults.partition_offline("__transaction_state", partition))
+        with pytest.raises(ValueError, match="transactional id 'x' can't be fenced: "):
+            broker.faults.fence("x")
 
 
 def test_parts_are_broken_while_requests_run(broker: Broker) -> None:

@@ -82,6 +82,7 @@ def test_a_gateway_that_was_stopped_left_them(tmp_path: Path) -> None:
         topic = fresh_topic(gateway.bootstrap, "ledger", configs=DEDUPLICATED)
         assert produce(gateway.bootstrap, topic, named("b", 1, 2, epoch=3)) == (0, 0)
         assert produce(gateway.bootstrap, topic, named("a", 777_777)) == (0, 2)
+        unused = fresh_topic(gateway.bootstrap, "unused", configs=DEDUPLICATED)
         gateway.stop()
         told = seqgate("names", topic, "--json", "--data-dir", gateway.data_dir).json
         assert (told["gateway"], told["counters"]) == ("stopped", None)
@@ -97,6 +98,7 @@ def test_a_gateway_that_was_stopped_left_them(tmp_path: Path) -> None:
         assert "no topic nowhere" in refused.stderr
         refused = seqgate("names", topic, "--partition", "7", "--data-dir", gateway.data_dir, code=1)
         assert "no partition 7" in refused.stderr
+        assert seqgate("names", unused, "--json", "--data-dir", gateway.data_dir).json["names"] == []
 
 
 def test_what_is_no_data_directory(tmp_path: Path) -> None:

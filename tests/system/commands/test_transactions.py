@@ -203,7 +203,8 @@ class TestList:
         [
             (("--state", "Busy"), "Busy is not a state", 1),
             (("--pattern", "("), "not a regular expression", 1),
-            (("--longer-than", "soon"), "'soon' is not a length of time", 2),
+            (("--longer-than", "soon"), "--longer-than: 'soon' is not a length of time", 2),
+            (("--longer-than", f"{10**17}d"), "is not a length of time", 2),
         ],
     )
     def test_filters_that_mean_nothing(
