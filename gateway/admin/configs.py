@@ -345,7 +345,7 @@ def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> s
     """Return those of the names whose values are secret. Raises ControlError for the first that is no
     configuration of the resource, unless the cluster does not list its configurations.
     """
-    from seqgate.gateway.config.table import setting_named, without_listener  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.config.table import is_secret, without_listener  # noqa: PLC0415 - slow to import
 
     # The defaults of all brokers are listed only where they are set.
     asked = Resource("broker", str(cluster.first_broker_id())) if resource.is_all_brokers else resource
@@ -356,8 +356,7 @@ def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> s
         if known and listed[name] not in known:
             raise _unknown(resource, name, known)
     # Where the cluster lists nothing, the settings of this release tell.
-    ours = {name for name in names if (setting := setting_named(name)) is not None and setting.sensitive}
-    return {name for name in names if known.get(listed[name], name in ours)}
+    return {name for name in names if known.get(listed[name], is_secret(name))}
 
 
 def _unknown(resource: Resource, name: str, known: Mapping[str, Any]) -> ControlError:

@@ -82,6 +82,12 @@ def setting_named(name: str) -> Setting | None:
     return replace(general, name=name, default=None, dynamic=general.dynamic or general.dynamic_on_listener)
 
 
+def is_secret(name: str) -> bool:
+    """Return whether a broker setting of this name, which may be one for a listener, holds a secret."""
+    setting = setting_named(name)
+    return setting is not None and setting.sensitive
+
+
 def listener_of(name: str) -> str | None:
     """Return the listener of `listener.name.LISTENER.…`, in capitals; None for other settings."""
     if not name.startswith(LISTENER_PREFIX):

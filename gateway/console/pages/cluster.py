@@ -24,7 +24,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.admin.tables import counted
-from seqgate.gateway.config.table import setting_named
+from seqgate.gateway.config.table import is_secret
 from seqgate.gateway.console.answer import (
     Confirmation,
     PageAnswer,
@@ -191,9 +191,7 @@ def settings(visit: Visit, problem: str | None = None) -> View:
         changed if only_changed else matching, key=lambda row: (row.source == _DEFAULT_SOURCE, row.name)
     )
     shown, paging = page_of(ordered, visit.number("page", 1, 1))
-    name = visit.form.get("name", [""])[-1]
-    setting = setting_named(name.strip())
-    hides_nothing = setting is None or not setting.sensitive
+    name, value = (visit.form.get(field, [""])[-1] for field in ("name", "value"))
     values = {
         "node": resource.name,
         "is_all": resource.is_all_brokers,
@@ -208,7 +206,7 @@ def settings(visit: Visit, problem: str | None = None) -> View:
         "sources": _SOURCES,
         "own_source": _OWN_SOURCES[resource.is_all_brokers],
         "problem": problem,
-        "given": {"name": name, "value": visit.form.get("value", [""])[-1] if hides_nothing else ""},
+        "given": {"name": name, "value": "" if is_secret(name.strip()) else value},
     }
     return View("cluster_settings.html", values, 200 if problem is None else 400)
 
