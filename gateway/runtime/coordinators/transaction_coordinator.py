@@ -21,7 +21,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections import ChainMap
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -182,7 +183,7 @@ class TransactionCoordinator:
             return
         for one in _open_in(partition):
             for loaded in self.shards:
-                transactional_id = _owner(loaded.shard, one.producer.producer_id)
+                transactional_id = owners(loaded.shard).get(one.producer.producer_id)
                 if transactional_id is None:
                     continue
                 ending = self.endings.of(transactional_id)
@@ -558,20 +559,11 @@ def _open_in(partition: Partition) -> list[OpenInPartition]:
     ]
 
 
-def _owner(shard: TransactionShard, producer_id: int) -> str | None:
-    """Return the id that has the producer id now, or when its end is complete."""
-    of_next = (name for name in shard.decided if shard.transactions[name].next_producer_id == producer_id)
-    return shard.by_producer_id.get(producer_id) or next(of_next, None)
-
-
-def owners(shard: TransactionShard) -> dict[int, str]:
+def owners(shard: TransactionShard) -> Mapping[int, str]:
     """Return the ids by producer id, including the next producer id of a transaction that is ending."""
-    found = dict(shard.by_producer_id)
-    for transactional_id in shard.decided:
-        next_producer_id = shard.transactions[transactional_id].next_producer_id
-        if next_producer_id != NO_PRODUCER_ID:
-            found[next_producer_id] = transactional_id
-    return found
+    of_next = {shard.transactions[name].next_producer_id: name for name in shard.decided}
+    of_next.pop(NO_PRODUCER_ID, None)
+    return ChainMap(of_next, shard.by_producer_id)
 
 
 def warn_of_strangers(found: Iterable[OpenInPartition], shards: Iterable[TransactionShard]) -> None:
