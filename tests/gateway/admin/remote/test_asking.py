@@ -256,24 +256,40 @@ def test_a_lost_connection_is_opened_again_but_no_change_is_sent_twice(
         assert len(sent) == 1
 
 
+def alter_answers(monkeypatch: pytest.MonkeyPatch, alter: Callable[[int, Any], Any]) -> None:
+    """Let `alter` change the brokers' answers, by the key of the API; commands ask again at once."""
+    asks = broker_module.exchange
+
+    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
+        return alter(request.__api_key__, asks(connection, request, *limit_s))
+
+    monkeypatch.setattr(broker_module, "exchange", exchange)
+    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+
+
+def with_code(rows: Sequence[Any], code: ErrorCode) -> tuple[Any]:
+    """Return the only row of an answer with an error code."""
+    (row,) = rows
+    return (dataclasses.replace(row, error_code=code),)
+
+
+def with_code_of_partition(answer: Any, code: ErrorCode) -> Any:
+    """Return an answer about one partition with an error code."""
+    (topic,) = answer.topics
+    topic = dataclasses.replace(topic, partitions=with_code(topic.partitions, code))
+    return dataclasses.replace(answer, topics=(topic,))
+
+
 def test_what_a_broker_refuses_for_now_is_asked_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     codes = [ErrorCode.not_leader_or_follower, ErrorCode.offset_not_available, ErrorCode.none]
 
-    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
-        answer = asks(connection, request, *limit_s)
-        if request.__api_key__ != LIST_OFFSETS:
-            return answer
-        (topic,) = answer.topics
-        (row,) = topic.partitions
-        row = dataclasses.replace(row, error_code=codes.pop(0))
-        return dataclasses.replace(answer, topics=(dataclasses.replace(topic, partitions=(row,)),))
+    def alter(api_key: int, answer: Any) -> Any:
+        return answer if api_key != LIST_OFFSETS else with_code_of_partition(answer, codes.pop(0))
 
-    asks = broker_module.exchange
-    monkeypatch.setattr(broker_module, "exchange", exchange)
-    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    alter_answers(monkeypatch, alter)
     now_s = iter(range(0, 1000, 2))
     watch = Watch(said.append, lambda: next(now_s))
     with connected(parse_addresses(broker.bootstrap), watch=watch) as cluster:
@@ -291,16 +307,12 @@ def test_what_a_broker_refuses_for_now_is_asked_again(
 def test_a_change_is_sent_to_the_next_controller(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = [ErrorCode.not_controller, ErrorCode.none]
 
-    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
-        answer = asks(connection, request, *limit_s)
-        if request.__api_key__ != CREATE_TOPICS:
+    def alter(api_key: int, answer: Any) -> Any:
+        if api_key != CREATE_TOPICS:
             return answer
-        (row,) = answer.topics
-        return dataclasses.replace(answer, topics=(dataclasses.replace(row, error_code=codes.pop(0)),))
+        return dataclasses.replace(answer, topics=with_code(answer.topics, codes.pop(0)))
 
-    asks = broker_module.exchange
-    monkeypatch.setattr(broker_module, "exchange", exchange)
-    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    alter_answers(monkeypatch, alter)
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         (created,) = create_topics(cluster, ["fresh"], validate_only=True)
         assert (created.outcome, created.partitions, codes) == (WOULD_BE_CREATED, 1, [])
@@ -311,21 +323,12 @@ def test_groups_are_changed_by_their_next_coordinator(
 ) -> None:
     codes: list[ErrorCode] = []
 
-    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
-        answer = asks(connection, request, *limit_s)
-        if request.__api_key__ == DELETE_GROUPS:
-            (row,) = answer.results
-            return dataclasses.replace(answer, results=(dataclasses.replace(row, error_code=codes.pop()),))
-        if request.__api_key__ == OFFSET_COMMIT:
-            (topic,) = answer.topics
-            (row,) = topic.partitions
-            row = dataclasses.replace(row, error_code=codes.pop())
-            return dataclasses.replace(answer, topics=(dataclasses.replace(topic, partitions=(row,)),))
-        return answer
+    def alter(api_key: int, answer: Any) -> Any:
+        if api_key == DELETE_GROUPS:
+            return dataclasses.replace(answer, results=with_code(answer.results, codes.pop()))
+        return with_code_of_partition(answer, codes.pop()) if api_key == OFFSET_COMMIT else answer
 
-    asks = broker_module.exchange
-    monkeypatch.setattr(broker_module, "exchange", exchange)
-    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    alter_answers(monkeypatch, alter)
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         codes += [ErrorCode.none, ErrorCode.not_coordinator]
         finished(ClusterReset(cluster).commit("moved", [OffsetChange("orders", 0, None, 1, 0, 2, None)]))
@@ -388,16 +391,12 @@ def test_the_password_of_a_user_is_changed_by_the_controller(
     """Apache Kafka with ZooKeeper refuses the change at any other broker."""
     codes = [ErrorCode.not_controller, ErrorCode.none]
 
-    def exchange(connection: socket.socket, request: Any, *limit_s: float) -> Any:
-        answer = asks(connection, request, *limit_s)
-        if request.__api_key__ != ALTER_USERS:
+    def alter(api_key: int, answer: Any) -> Any:
+        if api_key != ALTER_USERS:
             return answer
-        (row,) = answer.results
-        return dataclasses.replace(answer, results=(dataclasses.replace(row, error_code=codes.pop(0)),))
+        return dataclasses.replace(answer, results=with_code(answer.results, codes.pop(0)))
 
-    asks = broker_module.exchange
-    monkeypatch.setattr(broker_module, "exchange", exchange)
-    monkeypatch.setattr(cluster_module, "PAUSE_S", 0.01)
+    alter_answers(monkeypatch, alter)
     with connected(parse_addresses(broker.bootstrap)) as cluster:
         new = users.credential_for(ScramHash.SHA_256, "pencil", 4096)
         users.add_user(cluster, users.AddUserRequest("bob", [new]))
