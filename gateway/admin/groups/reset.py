@@ -134,9 +134,9 @@ def reset(
     """Reset a group's offsets.
 
     Shows the new offset of each partition, and asks; then commits them. With --json the command never asks:
-    without --yes it only reports. The group must have no members, so stop its
-    consumers first. An offset outside of the log is clamped to the log start or end, and marked. A group that
-    does not exist yet is created with these offsets, before its consumers start.
+    without --yes it only reports. The group must have no members, so stop its consumers first. An offset
+    outside of the log is clamped to the log start or end, and marked. A group that does not exist yet is
+    created with these offsets, before its consumers start.
 
     Not for share groups: kafka-share-groups.sh --reset-offsets sets where they continue.
 

@@ -1,4 +1,4 @@
-"""What the reports of a compaction process mean for its job, and never for the next one."""
+"""A report of a compaction process counts for the job that it was made for, never for a later one."""
 
 from __future__ import annotations
 
