@@ -147,6 +147,10 @@ def begin_session(connection: socket.socket, address: BrokerAddress) -> socket.s
     return connection
 
 
+class HungUp(ControlError):
+    """A broker ended the connection during TLS or the login; another address may be whole."""
+
+
 class Unanswered(OSError):
     """A broker accepts connections, and gave no answer; the text is why. `is_late`: not in time."""
 
@@ -204,7 +208,7 @@ def _tls_told(address: BrokerAddress) -> Iterator[None]:
             "listener?"
         ) from None
     except ConnectionError:
-        raise ControlError(
+        raise HungUp(
             f"{address.shown} hung up during the TLS handshake; does security.protocol fit its listener?"
         ) from None
 
@@ -216,7 +220,7 @@ def _log_in(connection: socket.socket, address: BrokerAddress) -> None:
         _agree_on_mechanism(connection, address)
         _authenticate(connection, address)
     except ConnectionError:
-        raise ControlError(
+        raise HungUp(
             f"{address.shown} hung up during the login of {user}; does security.protocol fit its listener?"
         ) from None
     except (ValueError, KeyError, MalformedRequest):

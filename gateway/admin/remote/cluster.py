@@ -29,6 +29,7 @@ from seqgate.gateway.admin.remote.broker import (
     GROUP,
     TIMEOUT_S,
     BrokerAddress,
+    HungUp,
     KeptConnections,
     Unanswered,
     ask_broker,
@@ -731,14 +732,19 @@ def _told(reached: BrokerAddress, error: Exception, trouble: str | None) -> Cont
 
 
 def first_that_answers(addresses: Iterable[BrokerAddress], ask: Callable[[BrokerAddress], R]) -> R:
-    """Return what `ask` returns for the first address that answers. Raises ControlError when none does."""
+    """Return what `ask` returns for the first address that answers. Raises ControlError when none does: where
+    one hung up its own, because it tells the most.
+    """
     reasons = []
+    hung_up: HungUp | None = None
     for address in addresses:
         try:
             return ask(address)
+        except HungUp as error:
+            hung_up = error
         except OSError as error:
             reasons.append(f"{address.shown} ({reason_of(error)})")
-    raise Unreachable(
+    raise hung_up or Unreachable(
         f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with "
         "--bootstrap"
     )

@@ -14,7 +14,7 @@ from kafka.errors import KafkaError
 
 from seqgate.gateway.admin.remote import cluster as cluster_module
 from seqgate.gateway.admin.remote.addresses import parse_addresses
-from seqgate.gateway.admin.remote.broker import BrokerAddress, Unanswered
+from seqgate.gateway.admin.remote.broker import BrokerAddress, HungUp, Unanswered
 from seqgate.gateway.admin.remote.cluster import connected, opened
 from seqgate.gateway.admin.request import ControlError, Unreachable
 from seqgate.gateway.testing import Broker
@@ -89,9 +89,11 @@ def test_an_address_that_hangs_up_is_passed_over_and_tried_again(monkeypatch: py
     monkeypatch.setattr(cluster_module, "greet", greet)
     monkeypatch.setattr(cluster_module, "RECONNECT_S", 0)
     hung_up, refused, well = Unanswered("closed", is_late=False), ConnectionRefusedError("no"), ({}, here)
+    amid_login = HungUp("a:1 hung up during the login of alice")
     addresses = parse_addresses("a:1,b:2")
     for planned, reached in (
         ([("a", hung_up), ("b", well)], "b"),
+        ([("a", amid_login), ("b", well)], "b"),
         ([("a", hung_up), ("b", refused), ("a", well)], "a"),
     ):
         outcomes += planned
@@ -100,6 +102,9 @@ def test_an_address_that_hangs_up_is_passed_over_and_tried_again(monkeypatch: py
     outcomes += [("a", hung_up), ("b", refused)]
     monkeypatch.setattr(cluster_module, "BOOTSTRAP_TIMEOUT_S", 0)
     with pytest.raises(ControlError, match=r"^a:1 accepts connections, but does not"), connected(addresses):
+        pass
+    outcomes += [("a", amid_login), ("b", refused)]
+    with pytest.raises(HungUp, match="alice"), connected(addresses):
         pass
     there.close()
 
