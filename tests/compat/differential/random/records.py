@@ -75,6 +75,8 @@ class Produce(World):
         self.next: dict[tuple[int, int, int], int] = {}
         self.sent: list[tuple[int, Batch]] = []
         self.awaited: defaultdict[tuple[int, int], Awaited] = defaultdict(Awaited)
+        self.unreadable: set[int] = set()
+        """The partitions that refused a batch for its checksum, and have stored none since."""
         self.pipelines = 0
 
     def _batch(self, index: int, number: int, epoch: int, count: int = 1, codec: str = "none") -> Batch:
@@ -84,17 +86,21 @@ class Produce(World):
         return batch.of(1_000_000 + number, epoch, self.next.get((index, number, epoch), 0))
 
     def _overtakes(self, index: int, batch: Batch) -> bool:
-        """Return whether the batch comes before an earlier one that was refused: Kafka stores it, or calls
-        it out of order.
+        """Return whether the batch comes before an earlier one that was refused, perhaps of its producer:
+        Kafka stores it, or calls it out of order.
         """
         awaited = self.awaited[index, batch.producer_id]
-        return awaited.holds_back(batch.producer_epoch, batch.base_sequence)
+        may_be_its_own = index in self.unreadable and batch.base_sequence > 0
+        return may_be_its_own or awaited.holds_back(batch.producer_epoch, batch.base_sequence)
 
     def _note(self, index: int, batch: Batch, code: int) -> None:
         if code == 0:
             self.awaited[index, batch.producer_id].stored(batch.producer_epoch, batch.base_sequence)
+            self.unreadable.discard(index)
         elif code in SENT_AGAIN and batch.producer_id >= 0 and batch.base_sequence >= 0:
             self.awaited[index, batch.producer_id].refused(batch.producer_epoch, batch.base_sequence)
+        if code == CORRUPT:
+            self.unreadable.add(index)
 
     def _send(self, index: int, batch: Batch, *, counts: int = 0) -> None:
         if self._overtakes(index, batch):

@@ -129,12 +129,19 @@ class Transactions(World):
         self.producers[number].commit_offsets(group_id, self.topic, offsets, version, **rest)
 
     def large_metadata(self, number: int, version: int) -> None:
+        if not self.offset:
+            return  # of a group that is not there: Kafka makes one in memory, without a record of it
         rows = [committed(self.topic, {0: 5}, committed_metadata="m" * 5_000)]
         self.producers[number].commit_offsets(self.group_id, self.topic, {}, version, topics=rows)
 
     def end(self, number: int, commit: bool, version: int) -> None:
+        """End the transaction. In the same epoch no batch of it is sent again, as no client does: Kafka would
+        answer with its offset, and refuse the next one as out of order.
+        """
         self.producers[number].end(commit, version)
         self.added.clear()
+        if version == KEEPS_EPOCH:
+            self.last.clear()
 
     def end_at(self, number: int, commit: bool, delta: int) -> None:
         producer = self.producers[number]
