@@ -182,6 +182,11 @@ class DiskBackend(Backend):
         with opening(path):
             recover_whole(storage, Path(path), self._config.int("node.id"), self._machine.clock.now_ms)
 
+    async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
+        metadata_log = await super().open_metadata(directory, flusher)
+        metadata_log.shorten(directory, self._machine.clock.now_ms())
+        return metadata_log
+
 
 def check_no_cache(storage: Storage, config: Config) -> None:
     """Refuse a bucket's cache: its files are not durable, and may be older. Raises StartFailed."""

@@ -38,6 +38,7 @@ from seqgate.gateway.metadata.records import (
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
+    SnapshotRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
@@ -148,6 +149,8 @@ class MetadataImage:
             | FeatureLevelRecord,
         ):
             self.brokers.replay(record)
+        elif isinstance(record, SnapshotRecord):
+            vars(self).update(vars(MetadataImage()), removed_topic_ids=self.removed_topic_ids)
         else:
             self._replay_producer_ids(record)
 

@@ -226,6 +226,10 @@ class FeatureLevelRecord(msgspec.Struct, frozen=True, rename="camel"):
     feature_level: int
 
 
+class SnapshotRecord(msgspec.Struct, frozen=True):
+    """The records behind this one, in the same batch, say all that the records before it said."""
+
+
 MetadataRecord = (
     TopicRecord
     | PartitionRecord
@@ -243,6 +247,7 @@ MetadataRecord = (
     | BrokerRegistrationChangeRecord
     | UnregisterBrokerRecord
     | FeatureLevelRecord
+    | SnapshotRecord
 )
 
 _TYPES: dict[str, type[Any]] = {

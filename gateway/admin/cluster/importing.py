@@ -226,14 +226,15 @@ class _Import:
         changes = [decode_change(content, seq) for seq, content in self._known.changes]
         end_offset = changes[-1].end_offset if changes else 0
         shared = SharedLog(self._objects, session, next_seq=self._known.end_seq, next_offset=end_offset)
-        await copy_log(shared, metadata.replay_batches(metadata.log_start_offset))
+        begin = metadata.log_start_offset  # above 0 where a start has shortened the log
+        await copy_log(shared, metadata.replay_batches(begin), begin)
         await read_on(self._reads, self._known)
         copied = (decode_change(content, seq).batch for seq, content in self._known.changes)
         for ours, theirs in zip_longest(
-            metadata.replay_records(metadata.log_start_offset),
-            chain.from_iterable(map(iterate_records, copied)),
+            metadata.replay_records(begin), chain.from_iterable(map(iterate_records, copied))
         ):
-            if ours is None or theirs is None or (ours.offset, ours.value) != (theirs.offset, theirs.value):
+            is_copied = ours is not None and theirs is not None and ours.offset - begin == theirs.offset
+            if not is_copied or ours.value != theirs.value:
                 raise CorruptChange("the copy of the metadata differs from the data directory")
 
     async def _copy(self, uploads: PartitionUploads, log: PartitionLog) -> Manifest:

@@ -202,16 +202,17 @@ def is_copied(content: SharedLogContent) -> bool:
     return all(known.cluster_version >= SHARED_METADATA_SINCE for known in content.sessions)
 
 
-async def copy_log(shared: SharedLog, batches: Batches) -> None:
-    """Write the batches of a metadata log, from its beginning, into the shared log, but for those that it
-    has. Waits until the store answers. Raises CorruptChange if the shared log is no beginning of this log,
-    CorruptRecord, CorruptRegistration, IncompatibleFormat, Refused.
+async def copy_log(shared: SharedLog, batches: Batches, start_offset: int = 0) -> None:
+    """Write the batches of a metadata log, which begins at `start_offset`, into the shared log, which begins
+    at 0, but for those that it has. Waits until the store answers. Raises CorruptChange if the shared log is
+    no beginning of this log, CorruptRecord, CorruptRegistration, IncompatibleFormat, Refused.
     """
     left = deque(batches)
-    end_offset = left[-1][0].last_offset + 1 if left else 0
+    end_offset = left[-1][0].last_offset + 1 - start_offset if left else 0
     while shared.next_offset < end_offset:
-        batch, piece_end = _piece(left, shared.next_offset)
-        made = await shared.create(batch, CHANGE if piece_end == end_offset else PIECE)
+        batch, piece_end = _piece(left, start_offset + shared.next_offset)
+        is_last = piece_end == start_offset + end_offset
+        made = await shared.create(batch, CHANGE if is_last else PIECE)
         for entry in await shared.read() if made is None else [made]:
             shared.take(entry)
     if shared.next_offset != end_offset:

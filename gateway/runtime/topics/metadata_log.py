@@ -3,7 +3,8 @@ effect.
 
 A change is decided on the image, written to the log of `__cluster_metadata` as one batch, and made durable.
 Only then is it replayed into the image and passed to the listeners. The start builds the image by the same
-replay. Recovery cuts off a batch that a crash tore, so a change is stored completely or not at all.
+replay. Recovery cuts off a batch that a crash tore, so a change is stored completely or not at all. A start
+shortens a log that is mostly history: it stores the image as one batch, and deletes what came before.
 
 A journal knows the image, how far it is in the log, and how a change becomes durable: `LocalJournal` appends
 the change to the log of this data directory and flushes the log, `SharedJournal` writes to a bucket, and the
@@ -19,12 +20,12 @@ from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from seqgate.gateway.metadata.decision import Decision
-from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
-from seqgate.gateway.metadata.records import MetadataRecord, decode_record, encode_record
+from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage, records_of
+from seqgate.gateway.metadata.records import MetadataRecord, SnapshotRecord, decode_record, encode_record
 from seqgate.gateway.runtime.loop.clock import Clock
 from seqgate.gateway.runtime.partitions.flusher import LogFlusher
 from seqgate.gateway.tasks import start_task
-from seqgate.log import CorruptRecord, LogConfig, LogDirectory, PartitionLog
+from seqgate.log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, StorageFailed, retention
 from seqgate.log.format.records import NewRecord, build_batch
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,11 @@ METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 MOST_UNDER_WAY: Final = 1_000
 """Background changes in progress; a further one is dropped, and its client asks again."""
 _INT32_MAX: Final = 2**31 - 1
+
+SHORTENED_FROM_BYTES: Final = 8 << 20
+"""The size up to which a metadata log is never shortened, because a start reads it in a moment."""
+SHORTEN_FACTOR: Final = 3
+"""A log is shortened when it has this many times the records of its image."""
 
 T = TypeVar("T")
 Decide = Callable[[MetadataImage], Decision[T]]
@@ -109,6 +115,14 @@ class MetadataLog:
             len(self.image.topics_by_name),
             self.image.partition_count,
         )
+
+    def shorten(self, directory: LogDirectory, now_ms: int) -> None:
+        """Shorten the local log if it is mostly history that nothing needs any more. Call after `replay`,
+        before anything else. Raises StorageFailed.
+        """
+        if _is_mostly_history(self.log, self.image) and _has_only_known_logs(directory, self.image):
+            shorten_log(self.log, self.image, now_ms)
+            self._folded.end_offset = self.log.log_end_offset
 
     async def catch_up(self) -> None:
         """Fold in everything in the log by now, others' writes too. Callers share reads. Raises LogError."""
@@ -230,6 +244,57 @@ def replay_log(log: PartitionLog, image: MetadataImage) -> int:
 def change_batch(records: Sequence[MetadataRecord], now_ms: int) -> bytes:
     """Return the records of one change as a record batch without its place in the log."""
     return build_batch([NewRecord(encode_record(record), timestamp=now_ms) for record in records])
+
+
+def _is_mostly_history(log: PartitionLog, image: MetadataImage) -> bool:
+    if log.segments.size_bytes <= SHORTENED_FROM_BYTES:
+        return False
+    needed = 1 + sum(1 for _ in records_of(image))
+    return log.log_end_offset - log.log_start_offset >= SHORTEN_FACTOR * needed
+
+
+def _has_only_known_logs(directory: LogDirectory, image: MetadataImage) -> bool:
+    """Return whether each log is its topic's: of another one the history tells whether its topic was deleted.
+    After a crash the ids are not read yet.
+    """
+    stored = [(stored.topic_id, index) for (_, index), stored in directory.stored().items()]
+    opened = [(log.topic_id, log.partition) for log in directory.logs() if log.topic != METADATA_TOPIC]
+    return directory.was_clean and all(
+        topic_id is not None and image.partition(topic_id, index) is not None
+        for topic_id, index in (*stored, *opened)
+    )
+
+
+def shorten_log(log: PartitionLog, image: MetadataImage, now_ms: int) -> None:
+    """Store the image at the end of the log, durably, and delete the records before it. After a crash in
+    between a replay finds the image behind the other records, and begins anew there. Does nothing where the
+    disk has not ten times the room. Raises StorageFailed; the log is then offline.
+    """
+    batch = change_batch([SnapshotRecord(), *records_of(image)], now_ms)
+    if log.environment.storage.free_bytes(log.directory) < 10 * len(batch):
+        return
+    commit = log.environment.durability.commit
+    before, start_offset = log.log_start_offset, log.log_end_offset
+    log.roll(now_ms)
+    log.append(batch, now_ms=now_ms, is_client=False)
+    flush = log.prepare_flush()
+    assert flush is not None
+    if (error := commit([flush])[0]) is not None:
+        log.fail_flush(flush, error)
+        raise StorageFailed(f"{log.place} could not be flushed: {error}")
+    log.complete_flush(flush)
+    log.advance_high_watermark(log.log_end_offset)
+    removal = retention.prepare_delete_records(log, start_offset, now_ms)
+    assert removal is not None
+    if (error := commit([removal.flush])[0]) is not None:
+        retention.fail_removal(log, removal, error)
+        raise StorageFailed(f"the start of {log.place} could not be moved: {error}")
+    retention.complete_removal(log, removal, now_ms)
+    logger.info(
+        "metadata log shortened: records deleted %d, written %d",
+        start_offset - before,
+        log.log_end_offset - start_offset,
+    )
 
 
 class FoldedImage:

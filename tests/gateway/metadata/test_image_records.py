@@ -23,6 +23,7 @@ from seqgate.gateway.metadata.records import (
     RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
+    SnapshotRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
@@ -135,6 +136,9 @@ def test_the_records_of_an_image_give_the_image(steps: list[Any]) -> None:
     assert everything(again) == everything(image)
     assert list(again.topics_by_name) == list(image.topics_by_name)
     assert len(records) <= count
+    for record in [SnapshotRecord(), *records]:
+        image.replay(decode_record(encode_record(record)))
+    assert everything(image) == everything(again), "a snapshot behind its own history"
 
 
 def test_a_partition_that_moves_keeps_its_order() -> None:

@@ -27,6 +27,7 @@ from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.records import UnregisterBrokerRecord
 from seqgate.gateway.runtime.loop.machine import Machine
+from seqgate.gateway.runtime.topics import metadata_log
 from tests.gateway.backends.test_uploads import TOPIC, Running, running
 from tests.gateway.metadata.clusters import broker
 from tests.support.batches import Batch, records
@@ -131,6 +132,18 @@ async def test_a_gateway_starts_from_the_bucket_with_all_records_and_producers(d
         await gateway.uploads.round()
     assert (await asyncio.to_thread(verified, data)).damaged == []
     assert {name: (data / f"{TOPIC}-0" / name).read_bytes() for name in before} == before
+
+
+async def test_metadata_that_a_start_has_shortened(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_log, "SHORTENED_FROM_BYTES", 0)
+    monkeypatch.setattr(metadata_log, "SHORTEN_FACTOR", 0)
+    async with local(data) as gateway:
+        assert gateway.gateway.services.topics.metadata_log.log.log_start_offset > 0
+        batches = content(gateway)
+    await asyncio.to_thread(imported, data)
+    assert (await asyncio.to_thread(verified, data)).damaged == []
+    async with running(data.parent) as gateway:
+        assert content(gateway) == batches
 
 
 async def test_no_session_has_the_number_of_a_worker_that_ended(data: Path) -> None:

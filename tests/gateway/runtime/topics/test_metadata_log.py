@@ -12,16 +12,26 @@ from typing import Any
 import pytest
 
 from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
 from seqgate.gateway.metadata.records import ConfigRecord, MetadataRecord
-from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, replay_log
+from seqgate.gateway.runtime.topics import metadata_log as module
+from seqgate.gateway.runtime.topics.metadata_log import (
+    METADATA_TOPIC_ID,
+    LocalJournal,
+    MetadataLog,
+    open_metadata_log,
+    replay_log,
+)
 from seqgate.gateway.runtime.topics.producer_ids import EmbeddedBlockStore
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
-from seqgate.log import StorageFailed
+from seqgate.log import LogDirectory, Storage, StorageFailed
 from seqgate.pid_allocator import NextIdBehind, ProducerIdBlock, ProducerIdsExhausted, StoreUnavailable
 from tests.gateway.handlers.requests import create, delete, grow
 from tests.gateway.handlers.support import NOW_MS, open_node
+from tests.support.batches import Batch, records
+from tests.support.wire import Wire
 
 
 def setting(value: str) -> Any:
@@ -193,6 +203,70 @@ class TestAtStart:
             monkeypatch.undo()
             await grow(node, "full", 3)
             assert len(list(node.services.partitions.registry.by_name["full"].all())) == 3
+
+
+class TestShortening:
+    """tests/faults/test_shortened_metadata.py has the crashes in between."""
+
+    @pytest.fixture(autouse=True)
+    def short_logs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(module, "SHORTENED_FROM_BYTES", 0)
+
+    async def test_a_start_drops_history_and_goes_on(self, tmp_path: Path) -> None:
+        config = load_config(overrides=[f"log.dirs={tmp_path / 'data'}", "listeners=PLAINTEXT://127.0.0.1:0"])
+        ends = []
+        for run in range(3):
+            gateway = Gateway(config)
+            await gateway.start()
+            log = gateway.services.topics.metadata_log.log
+            ends.append((log.log_start_offset, log.log_end_offset))
+            (endpoint,) = gateway.services.node.bound.values()
+            await asyncio.to_thread(self._use, endpoint.port, run)
+            await gateway.stop()
+        assert ends[0][0] == 0 < ends[1][0] < ends[2][0], ends
+        assert ends[2][1] - ends[2][0] < 12, "a topic and its partition, blocks of ids"
+
+    @staticmethod
+    def _use(port: int, run: int) -> None:
+        """Keep one topic from the first run on, of which each run writes one record; others come and go."""
+        with Wire(f"127.0.0.1:{port}") as wire:
+            made = ["kept"] if run == 0 else []
+            made += [f"t{number}" for number in range(20)]
+            topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in made]
+            created = wire.call("create_topics", 7, topics=topics, timeout=10_000).fields["topics"]
+            assert not any(row["error_code"] for row in created)
+            names = [{"name": name, "topic_id": None} for name in made if name != "kept"]
+            wire.call("delete_topics", 6, topics=names, timeout=10_000)
+            named = wire.call("metadata", 12, topics=None).fields["topics"]
+            assert [topic["name"] for topic in named] == ["kept"]
+            rows = [{"index": 0, "records": Batch(records(1)).encode()}]
+            topic_data = [{"name": "kept", "partition_data": rows}]
+            answer = wire.call("produce", 9, acks=-1, timeout=10_000, topic_data=topic_data).fields
+            assert answer["responses"][0]["partition_responses"][0]["base_offset"] == run
+
+    async def test_history_stays_that_tells_of_a_log_on_disk(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path / "data") as node:
+            for number in range(20):
+                await create(node, f"t{number}")
+                if number == 0:
+                    node.services.partitions.registry.get("t0", 0)
+                    shutil.copytree(tmp_path / "data" / "t0-0", tmp_path / "saved")
+                await delete(node, f"t{number}")
+
+        def start_offset() -> int:
+            directory = LogDirectory.open(tmp_path / "data", Storage(), node_id=1, now_ms=lambda: NOW_MS)
+            unused: Any = None
+            metadata = MetadataLog(LocalJournal(open_metadata_log(directory), unused, unused))
+            metadata.replay()
+            metadata.shorten(directory, NOW_MS)
+            start = metadata.log.log_start_offset
+            directory.close(clean=True)
+            return start
+
+        shutil.copytree(tmp_path / "saved", tmp_path / "data" / "t0-0")
+        assert start_offset() == 0
+        shutil.rmtree(tmp_path / "data" / "t0-0")
+        assert start_offset() > 0
 
 
 class TestEmbeddedBlockStore:
