@@ -301,7 +301,9 @@ class Facts:
     """The state of a cluster as one person may see it. None: not known to the person, or to the console."""
 
     status: ClusterStatus | None = None
-    gateway: Status | None = None
+    gateways: Sequence[Status] | None = None
+    are_gateways_silent: bool = False
+    """Whether the status of some gateways is missing in `gateways`."""
     groups: Sequence[GroupSamples] | None = None
     transactions: Sequence[OpenTransaction] | None = None
     hanging: int | None = None
@@ -313,7 +315,7 @@ class Facts:
 
 def judge(facts: Facts) -> Health:
     judged = [
-        *(() if facts.gateway is None else problems_of_gateway(facts.gateway)),
+        *problems_of_gateways(facts.gateways or ()),
         *(() if facts.status is None else problems_of_cluster(facts.status)),
         *(judge_group(row) for row in facts.groups or ()),
         *judge_transactions(facts.transactions or (), facts.oldest_transaction, facts.hanging),
@@ -334,6 +336,8 @@ def _unjudged(facts: Facts) -> Iterator[str]:
         yield "the growth of the disk"
     if facts.produce_p99 is None:
         yield "produce time"
+    if facts.gateways is None or facts.are_gateways_silent:
+        yield "what gateways report of themselves"
 
 
 def problems_of_cluster(status: ClusterStatus) -> Iterator[Problem]:
@@ -365,8 +369,18 @@ def problems_of_cluster(status: ClusterStatus) -> Iterator[Problem]:
         )
 
 
-def problems_of_gateway(status: Status) -> Iterator[Problem]:
-    """Yield what only the gateway itself reports."""
+def problems_of_gateways(reported: Sequence[Status]) -> Iterator[Problem]:
+    """Yield what only gateways themselves report. Of several, a problem names those that have it."""
+    found: dict[Problem, list[str]] = {}
+    for status in reported:
+        for problem in _problems_of_gateway(status):
+            found.setdefault(problem, []).append(str(status.node_id))
+    for problem, nodes in found.items():
+        where = f" on {'node' if len(nodes) == 1 else 'nodes'} {_named(nodes)}" if len(reported) > 1 else ""
+        yield problem._replace(title=f"{problem.title}{where}")
+
+
+def _problems_of_gateway(status: Status) -> Iterator[Problem]:
     for offline in status.offline_partitions[:MOST_NAMED]:
         yield Problem(
             f"Partition {offline.partition} of {offline.topic} is out of service",

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.remote.operations import RemoteClient
 from seqgate.gateway.admin.request import ControlError, Unreachable
-from seqgate.gateway.admin.status import ClusterStatus, Status, StatusRequest
+from seqgate.gateway.admin.status import ClusterStatus, StatusRequest
 from seqgate.gateway.admin.transactions.hanging import FindHangingRequest
 from seqgate.gateway.admin.transactions.list_and_describe import rows_of
 from seqgate.gateway.console.answer import PageAnswer, View
@@ -60,17 +60,20 @@ def overview(visit: Visit) -> PageAnswer:
     """Show what is wrong, and the state of the cluster. While nothing answers, the charts stay."""
     notes: list[Problem] = []
     try:
-        with ThreadPoolExecutor(1) as meanwhile:
+        with ThreadPoolExecutor(2) as meanwhile:
             # a page waits once for brokers and a listener that are silent
-            told = meanwhile.submit(_gateway_status, visit)
+            asked = meanwhile.submit(visit.told_by_gateways, StatusRequest())
+            readiness = meanwhile.submit(_readiness, visit)
             with visit.partial() as cluster:
                 status, silent = status_of(cluster), cluster.silent
-            gateway, trouble = told.result()
+            (told, untold), trouble = asked.result(), readiness.result()
     except Unreachable as error:
         advice = f"{error}. This page asks again by itself."
         return View(
             "overview.html", {**_nothing(visit), "problems": [Problem("The cluster does not answer", advice)]}
         )
+    if untold is not None:
+        trouble.append(_missing(untold))
     trouble = [problem for problem in trouble if not _note_right(visit, notes, problem.advice)]
     groups = _asked(visit, notes, lambda cluster: _groups(visit, cluster))
     transactions = _asked(visit, notes, _transactions)
@@ -87,12 +90,13 @@ def overview(visit: Visit) -> PageAnswer:
     health = judge(
         Facts(
             status,
-            gateway,
+            None if told is None else told.answers,
+            told is not None and bool(told.silent),
             groups,
             transactions,
             hanging,
             visit.history.series(rates.OLDEST_TRANSACTION, {}, DAY_MS),
-            None if gateway is None and not produce_p99.known() else produce_p99,
+            None if told is None and not produce_p99.known() else produce_p99,
             disks,
             visit.console.options.p99_limit_ms,
         )
@@ -108,7 +112,7 @@ def overview(visit: Visit) -> PageAnswer:
             **_nothing(visit),
             "status": status,
             "silent": silent,
-            "gateway": gateway,
+            "told": () if told is None else told.answers,
             "problems": problems,
             "notes": notes,
             "unjudged": health.unjudged,
@@ -152,19 +156,19 @@ def _note_right(visit: Visit, notes: list[Problem], error: str) -> bool:
     return True
 
 
-def _gateway_status(visit: Visit) -> tuple[Status | None, list[Problem]]:
-    """Return what only the gateway knows, with its word about being ready; nothing without --metrics."""
+def _readiness(visit: Visit) -> list[Problem]:
+    """Return what is wrong with the word of the gateway behind --metrics about being ready."""
     if not visit.has_metrics:
-        return None, []
-    problems: list[Problem] = []
+        return []
     try:
-        listener = visit.listener()
-        is_ready, words = listener.readiness()
-        if not is_ready:
-            problems.append(Problem("The gateway says that it is not ready", words))
-        return listener.view(StatusRequest()), problems
+        is_ready, words = visit.listener().readiness()
     except ControlError as error:
-        return None, [*problems, Problem("What only the gateway knows is missing", str(error), is_bad=False)]
+        return [_missing(str(error))]
+    return [] if is_ready else [Problem("The gateway says that it is not ready", words)]
+
+
+def _missing(reason: str) -> Problem:
+    return Problem("What only the gateway knows is missing", reason, is_bad=False)
 
 
 def _groups(visit: Visit, cluster: Cluster) -> list[GroupSamples]:

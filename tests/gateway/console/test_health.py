@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from seqgate.gateway.admin.status import BrokerStatus, ClusterStatus, LogDir, TroubledPartition
+from seqgate.gateway.admin.status import BrokerStatus, ClusterStatus, LogDir, StatusRequest, TroubledPartition
 from seqgate.gateway.console.health import (
     ENOUGH,
     HOUR_MS,
@@ -28,6 +29,8 @@ from seqgate.gateway.console.health import (
     stands_still,
     trend_of,
 )
+from tests.gateway.admin.answers import answer
+from tests.gateway.handlers.support import open_node
 
 EVERY_MS = 30_000
 BEGIN_MS = 1_000_000_000
@@ -305,7 +308,20 @@ def test_what_is_bad_comes_first_and_what_is_not_watched_is_named() -> None:
     health = judge(Facts(cluster(broker("gone")), groups=[group(lags)], transactions=[]))
     assert [type(found) for found in health.problems] == [Problem, Problem]
     assert [found.is_bad for found in health.problems] == [True, False]
-    assert health.unjudged == ["the growth of the disk", "produce time"]
+    assert health.unjudged == ["the growth of the disk", "produce time", "what gateways report of themselves"]
+
+
+async def test_a_problem_names_the_gateways_that_have_it(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        sound = await answer(node, StatusRequest())
+    short = [msgspec.structs.replace(sound, node_id=number, is_disk_short=True) for number in (2, 4)]
+    no_ids = msgspec.structs.replace(sound, node_id=3, producer_id_store_error="Redis is away")
+    titles = [found.title for found in judge(Facts(gateways=[sound, *short, no_ids])).problems]
+    full = "The disk is nearly full, and producers are refused"
+    assert titles == [f"{full} on nodes 2, 4", "New producer ids can't be claimed on node 3"]
+    assert [found.title for found in judge(Facts(gateways=short[:1])).problems] == [full]
+    silent = judge(Facts(gateways=[sound], are_gateways_silent=True))
+    assert "what gateways report of themselves" in silent.unjudged
 
 
 def test_a_lag_without_samples_is_not_judged() -> None:

@@ -86,6 +86,22 @@ def test_a_lag_that_grows_is_never_green(console: ConsoleClient, shared_gateway:
     assert "records in a minute" in page
 
 
+def test_what_gateways_report_of_themselves_needs_no_metrics_listener(tmp_path: Path) -> None:
+    no_room = {"seqgate.log.min.free.bytes": str(2**62)}
+    with (
+        GatewayProcess(tmp_path / "data", settings=no_room) as gateway,
+        console_client(gateway.bootstrap) as console,
+    ):
+        page = text_of(console.page("/"))
+    assert "The disk is nearly full, and producers are refused." in page
+    assert "what gateways report of themselves" not in page
+
+
+@pytest.mark.usefixtures("foreign_brokers")
+def test_what_nobody_reports_is_not_judged(console: ConsoleClient) -> None:
+    assert re.search(r"Not judged yet: .*what gateways report of themselves", text_of(console.page("/")))
+
+
 def test_the_page_stays_while_nothing_answers(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data") as gateway, console_client(gateway.bootstrap) as console:
         assert "Nothing is wrong" in text_of(console.page("/"))
