@@ -102,6 +102,7 @@ class Status(msgspec.Struct, frozen=True):
     `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`.
     `core` says whether the core is compiled or interpreted. `producers` counts each producer id once, in
     however many partitions it is tracked.
+    `is_lease_over`: other gateways may lead the partitions by now, so clients are refused.
     `led_partitions` counts the partitions that this process leads. `workers` has a row for each of several
     workers; then counters are the sums of all, and `pid` and `node_id` are those of the first one that
     answers. `missing_workers` has a sentence about each that does not answer; what it counts is missing.
@@ -142,6 +143,7 @@ class Status(msgspec.Struct, frozen=True):
     producers: int = 0
     workers: list[WorkerRow] = []
     missing_workers: list[str] = []
+    is_lease_over: bool = False
 
 
 def worker_row(answer: Status) -> WorkerRow:
@@ -228,8 +230,8 @@ def status(opened: Opened[Asker]) -> Output:
     Exits with 1 when something is wrong: no gateway runs, one of several does not answer, producers are
     refused because the disk is short of room, a partition is offline, stored batches are damaged, sound
     records were cut off a log, the store of producer ids does not answer, the certificate of a listener
-    expires within 14 days, producers are refused because the bucket lags behind, or the last round of uploads
-    failed or left partitions out.
+    expires within 14 days, the lease of a gateway is over, producers are refused because the bucket lags
+    behind, or the last round of uploads failed or left partitions out.
 
     Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory
     that is offline, partitions without a leader, and partitions whose replicas are not all in sync. Each
@@ -295,6 +297,8 @@ def _troubles(answer: Status) -> Iterator[tuple[str, str]]:
     for certificate in answer.certificates:
         if certificate.warning:
             yield "CERTIFICATE", f"{certificate.listener}: {certificate.warning}"
+    if answer.is_lease_over:
+        yield "LEASE", "a gateway's lease is over: clients are refused, others may lead its partitions"
     if answer.bucket is not None:
         yield from _bucket_troubles(answer.bucket)
     for sentence in answer.missing_workers:
@@ -498,6 +502,7 @@ def _most(values: Iterable[int | None]) -> int | None:
 
 _SUMMED: Final = (
     "is_disk_short",
+    "is_lease_over",
     "disk_refusals",
     "connections",
     "refused_connections",
@@ -722,6 +727,7 @@ def status_live(gateway: LiveGateway, _: StatusRequest) -> Status:
         producers=len(
             {entry.producer_id for each in services.partitions.registry for entry in each.log.producers}
         ),
+        is_lease_over=services.partitions.registry.may_be_led_elsewhere,
     )
 
 

@@ -404,6 +404,12 @@ def _problems_of_gateway(status: Status) -> Iterator[Problem]:
             topic_path(row.topic),
             command="seqgate repair",
         )
+    if status.is_lease_over:
+        yield Problem(
+            "A gateway has lost its lease, and refuses its clients",
+            "Other gateways may lead its partitions. Check the bucket and the network to it.",
+            "/cluster",
+        )
     if status.bucket is not None and status.bucket.is_behind:
         yield Problem(
             "The bucket is behind, and producers are refused",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from msgspec.structs import replace
 
 from seqgate.gateway.admin.status import StatusRequest, _rows, _troubles, joined_status
 from seqgate.gateway.config import Config
+from seqgate.gateway.console.health import problems_of_gateways
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, open_node
@@ -79,6 +82,20 @@ async def test_a_disk_that_is_short_of_room(tmp_path: Path) -> None:
         node.services.upkeep.disk_room.refused_batches = 3
         status = await answer(node, StatusRequest())
         assert (status.is_disk_short, status.min_free_bytes, status.disk_refusals) == (True, 2**62, 3)
+
+
+async def test_a_lease_that_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_node(tmp_path) as node:
+        sound = await answer(node, StatusRequest())
+        monkeypatch.setattr(node.services.partitions.registry, "lease", SimpleNamespace(is_over=lambda: True))
+        deposed = await answer(node, StatusRequest())
+        monkeypatch.undo()
+    assert not list(_troubles(sound))
+    for status in (deposed, joined_status([sound, deposed])):
+        ((heading, _),) = _troubles(status)
+        assert heading == "LEASE"
+    (problem,) = problems_of_gateways([deposed])
+    assert problem.is_bad
 
 
 async def test_ids_left_count_the_block_claimed_ahead(tmp_path: Path) -> None:
