@@ -458,6 +458,7 @@ GROUPS: Final = Row(
         lines("Requests that wait for a backlog", now(groups.HELD)),
         lines("Bytes that wait for a backlog", now(groups.HELD_BYTES), unit="bytes"),
         lines("Requests that waited in vain", each_second(groups.HELD_TIMED_OUT), unit="ops"),
+        lines("Batches refused for a backlog", each_second(groups.BACKLOG_REFUSALS), unit="ops"),
         lines("Dead letters", each_second(groups.LETTERS), unit="ops"),
         lines("Records that died without a letter", each_second(groups.LOST_LETTERS), unit="ops"),
         lines("Partitions with dead letters to write", now(groups.WRITING_LETTERS)),

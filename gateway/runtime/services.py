@@ -100,6 +100,8 @@ class BatchCounters:
     """Batches answered with the offset of their original."""
     rejections: int = 0
     """Batches refused for their sequence or epoch."""
+    backlog_refusals: int = 0
+    """Batches refused because a backlog is over its quota."""
     verdicts: Verdicts = field(default_factory=Verdicts)
     retried: SparseLines[int] = field(default_factory=lambda: SparseLines(RETRIED_EVERY_MS))
     """The log lines about batches that clients send again until the cause is gone, by error and time (ms)."""

@@ -319,6 +319,7 @@ def _check_room(
     if partition.log.is_repeated(parse_header(records), now_ms):
         return
     if gate is not None and is_closed:
+        services.counters.backlog_refusals += 1
         raise _Refused(partition, REFUSED, gate.refuse())
     room.refused_batches += 1
     if room.is_disk_short:

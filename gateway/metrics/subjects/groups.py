@@ -55,6 +55,10 @@ HELD_TIMED_OUT: Final = groups.counter(
     "seqgate_backlog_held_timed_out_total",
     "Produce requests that waited for a backlog in vain and were refused.",
 )
+BACKLOG_REFUSALS: Final = groups.counter(
+    "seqgate_backlog_refused_batches_total",
+    "Batches refused because a backlog is over its quota, at once or after their request waited in vain.",
+)
 
 
 @groups.reads
@@ -93,6 +97,7 @@ def _read(sources: Sources) -> Samples:
     yield HELD.at(len(held))
     yield HELD_BYTES.at(held.held_bytes)
     yield HELD_TIMED_OUT.at(held.timed_out)
+    yield BACKLOG_REFUSALS.at(services.partitions.counters.backlog_refusals)
 
 
 def _each_lag(partitions: Partitions, shard: GroupShard, group: Group) -> Iterator[int]:

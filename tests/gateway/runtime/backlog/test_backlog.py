@@ -223,6 +223,7 @@ class TestRefusing:
             await configure(node, backlog_quota_bytes="-1")
             assert partition.gate is None
             assert (await answer(produce(node, batch())))["error_code"] == 0
+            assert node.services.partitions.counters.backlog_refusals == 1, "also of gates that are gone"
 
 
 class TestHolding:
@@ -257,6 +258,7 @@ class TestHolding:
             behind = produce(node, batch(producer_id=7, sequence=1))
             assert (await answer(behind))["error_code"] == RETRY
             assert node.services.upkeep.backlog.held.timed_out == 1
+            assert node.services.partitions.counters.backlog_refusals == 2
             assert partition.log.log_end_offset == 1
 
     async def test_as_many_continue_as_there_is_room_for(self, tmp_path: Path) -> None:
