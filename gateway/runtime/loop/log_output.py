@@ -86,9 +86,10 @@ def handler_for(line_format: str, file: str | None, now_s: Callable[[], float]) 
 
 def begin(level: str, line_format: str, file: str | None) -> None:
     """Send all log lines of this process from `level` up to stderr or to `file`. Raises OSError."""
-    recent = RecentLines()
-    recent.addFilter(LineLimit(time.monotonic))
-    logging.basicConfig(handlers=[handler_for(line_format, file, time.monotonic), recent])
+    handler, recent = handler_for(line_format, file, time.monotonic), RecentLines()
+    for limit in handler.filters:
+        recent.addFilter(limit)
+    logging.basicConfig(handlers=[handler, recent])
     set_start_level(level)
     for name in _RECORDS:
         set_level(name, None)
@@ -131,6 +132,7 @@ KINDS = 1000
 """The number of kinds of lines that are remembered. Beyond it all counts of `LineLimit` start again."""
 MAX_CHARACTERS: Final = 2_000
 """Longer lines are cut."""
+_PASSES: Final = "passes_line_limit"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -139,6 +141,8 @@ class LineLimit(logging.Filter):
 
     Errors always pass, except those with a traceback: a client can repeat a request that always fails. Lines
     of the logger `UNLIMITED` always pass. The first line after dropped ones says how many were dropped.
+
+    It decides once for a record, which all handlers share: it changes the text.
     """
 
     def __init__(self, now_s: Callable[[], float], lines_per_second: int = LINES_PER_SECOND) -> None:
@@ -148,6 +152,12 @@ class LineLimit(logging.Filter):
         self._kinds: dict[tuple[str, int], tuple[int, int, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        passes: bool | None = record.__dict__.get(_PASSES)
+        if passes is None:
+            passes = record.__dict__[_PASSES] = self._decide(record)
+        return passes
+
+    def _decide(self, record: logging.LogRecord) -> bool:
         if record.name == AUDIT:
             return True
         if record.name == UNLIMITED or (record.levelno >= logging.ERROR and not record.exc_info):

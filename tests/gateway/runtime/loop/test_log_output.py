@@ -98,6 +98,22 @@ def test_root_returns_to_the_level_of_the_setting() -> None:
         logging.getLogger().setLevel(before)
 
 
+def test_a_line_reads_the_same_in_the_file_and_in_memory(tmp_path: Path) -> None:
+    now = [100.0]
+    file, recent = handler_for(TEXT, str(tmp_path / "log"), lambda: now[0]), RecentLines()
+    recent.addFilter(LineLimit(lambda: now[0]))
+    long = "é" * 3_000
+    for number in range(LINES_PER_SECOND + 4):
+        now[0] += number == LINES_PER_SECOND + 3
+        line = record(f"{long}%s")
+        for handler in (file, recent):
+            handler.handle(line)
+    file.close()
+    written = (tmp_path / "log").read_text().splitlines()
+    assert written[-1].endswith("é… (3002 characters) (and 3 more lines like this)")
+    assert [line.message for line in recent.lines] == [line.split(": ")[1] for line in written]
+
+
 @pytest.mark.parametrize("name", [UNLIMITED, AUDIT])
 def test_no_level_of_another_logger_hides_the_record_of_changes(name: str) -> None:
     loggers = [logging.getLogger(each) for each in (None, "seqgate", UNLIMITED, AUDIT)]
