@@ -463,8 +463,8 @@ _REASONS: Final = {
     ),
     "NOT_ENOUGH_REPLICAS": Reason(
         "there is no room for it now",
-        "The gateway had no room for the batch: a backlog quota, the disk, the bucket or a limit of names or "
-        "delayed records.",
+        "The gateway had no room for the batch: a backlog quota, the bucket or a limit of names or delayed "
+        "records. Or an earlier batch of the producer was refused, and must come first.",
         "The client tries again by itself. Read the message, and free room or raise the limit.",
     ),
     "NOT_LEADER_OR_FOLLOWER": Reason(
@@ -510,8 +510,8 @@ _REASONS: Final = {
     ),
     "KAFKA_STORAGE_ERROR": Reason(
         "the partition can't be written",
-        "The partition can't be written.",
-        "Open the overview: it says what is wrong with the partition.",
+        "The partition can't be written: the disk has no room, or the partition is offline.",
+        "Open the overview: it says what is wrong with the disk or the partition.",
     ),
     "UNKNOWN_TOPIC_OR_PARTITION": Reason(
         "the partition does not exist",
