@@ -101,7 +101,8 @@ class Status(msgspec.Struct, frozen=True):
     listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
     `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`.
     `core` says whether the core is compiled or interpreted. `producers` counts each producer id once, in
-    however many partitions it is tracked.
+    however many partitions of a process it is tracked. `free_bytes` are those of the fullest disk with a data
+    directory; None if unknown.
     `is_lease_over`: other gateways may lead the partitions by now, so clients are refused.
     `led_partitions` counts the partitions that this process leads. `workers` has a row for each of several
     workers; then counters are the sums of all, and `pid` and `node_id` are those of the first one that
@@ -144,6 +145,7 @@ class Status(msgspec.Struct, frozen=True):
     workers: list[WorkerRow] = []
     missing_workers: list[str] = []
     is_lease_over: bool = False
+    free_bytes: int | None = None
 
 
 def worker_row(answer: Status) -> WorkerRow:
@@ -225,7 +227,8 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 def status(opened: Opened[Asker]) -> Output:
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
-    All workers and all gateways of a cluster are asked: each has a row, and what they count is summed.
+    All workers and all gateways of a cluster are asked: each has a row, and what they count is summed, so
+    that a producer of two of them counts twice.
 
     Exits with 1 when something is wrong: no gateway runs, one of several does not answer, producers are
     refused because the disk is short of room, a partition is offline, stored batches are damaged, sound
@@ -255,6 +258,8 @@ def _rows(answer: Status) -> Iterator[tuple[str, str]]:
     if answer.bound != answer.listeners:
         yield "tells clients", ", ".join(answer.listeners.values())
     yield "data directory", answer.data_dir
+    if answer.free_bytes is not None:
+        yield "free on disk", size_in_words(answer.free_bytes)
     if answer.workers:
         yield "version", version
         for row in answer.workers:
@@ -540,6 +545,7 @@ def joined_status(
         cut=[row for answer in answers for row in answer.cut],
         certificates=list(certificates.values()),
         bucket=joined_bucket([answer.bucket for answer in answers]),
+        free_bytes=min((each.free_bytes for each in answers if each.free_bytes is not None), default=None),
         producer_id_store_error=next(
             (answer.producer_id_store_error for answer in answers if answer.producer_id_store_error), None
         ),
@@ -727,6 +733,7 @@ def status_live(gateway: LiveGateway, _: StatusRequest) -> Status:
         producers=len(
             {entry.producer_id for each in services.partitions.registry for entry in each.log.producers}
         ),
+        free_bytes=services.upkeep.disk_room.free_bytes,
         is_lease_over=services.partitions.registry.may_be_led_elsewhere,
     )
 

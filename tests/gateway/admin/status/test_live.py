@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from msgspec.structs import replace
 
-from seqgate.gateway.admin.status import StatusRequest, _rows, _troubles, joined_status
+from seqgate.gateway.admin.status import Status, StatusRequest, _rows, _troubles, joined_status
 from seqgate.gateway.config import Config
 from seqgate.gateway.console.health import problems_of_gateways
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
@@ -82,6 +82,20 @@ async def test_a_disk_that_is_short_of_room(tmp_path: Path) -> None:
         node.services.upkeep.disk_room.refused_batches = 3
         status = await answer(node, StatusRequest())
         assert (status.is_disk_short, status.min_free_bytes, status.disk_refusals) == (True, 2**62, 3)
+        assert status.free_bytes == node.services.upkeep.disk_room.free_bytes
+
+
+def shown_free(*of_each: Status) -> list[str]:
+    return [value for name, value in _rows(joined_status(of_each)) if name == "free on disk"]
+
+
+async def test_the_free_bytes_are_those_of_the_fullest_disk(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        status = await answer(node, StatusRequest())
+    one, other = (replace(status, free_bytes=free << 30) for free in (3, 2))
+    assert shown_free(one) == ["3 GiB"]
+    assert shown_free(one, other, replace(status, free_bytes=None)) == ["2 GiB"]
+    assert shown_free(replace(status, free_bytes=None)) == []
 
 
 async def test_a_lease_that_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
