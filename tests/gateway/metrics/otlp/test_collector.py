@@ -107,6 +107,8 @@ async def test_garbage_is_a_failure(receiver: OtlpReceiver, body: bytes) -> None
         (503, "86400", MAX_PAUSE_S),
         (503, "", 0),
         (429, "Fri, 31 Dec 1999 23:59:59 GMT", 0),
+        (429, "Fri, 31 Dec 9998 23:59:59 GMT", MAX_PAUSE_S),
+        (429, "Fri, 31 Dec 1999", 0),
         (429, "-5", 0),
         (400, "7", 0),
         (401, "", 0),
