@@ -13,19 +13,21 @@ from seqgate.gateway.admin.commands import Output, argument, asks
 from seqgate.gateway.admin.completion import topic_names
 from seqgate.gateway.admin.operation import LiveGateway, existing_topic
 from seqgate.gateway.admin.options import Opened, gateway
-from seqgate.gateway.admin.request import ControlError, PagedRequest, Request
+from seqgate.gateway.admin.request import PagedRequest, Request
 from seqgate.gateway.admin.tables import NONE, Block, Column, Table, count, counted, duration, number, shown
 
 if TYPE_CHECKING:
     from seqgate.gateway.quota.backlog import GroupReader, ProduceGate
     from seqgate.gateway.runtime.backlog import Backlog
     from seqgate.gateway.runtime.partitions.partition import Partition
+    from seqgate.gateway.runtime.services import Services
 
 NO_LIMIT: Final = -1
 OPEN: Final = "open"
 HOLDING: Final = "holding"
 REFUSING: Final = "refusing"
 ELSEWHERE: Final = "elsewhere"
+UNTOLD: Final = "unknown"
 
 # The requests for backlogs, and what `seqgate backlog --json` prints.
 
@@ -50,7 +52,8 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
     `age_ms` is the age of the first record that the slowest group has not read, None without such a record or
     its timestamp. `exceeded` is the setting that the backlog exceeds. `verdict` says what happens to
     producers: `open`, `holding` or `refusing`, or `elsewhere` where another gateway leads the partition and
-    measures its backlog. `refused` counts batches since the gateway `node_id` started.
+    measures its backlog, or `unknown` where the leader can't measure it; `untold` says why. `refused` counts
+    batches since the gateway `node_id` started.
     """
 
     topic: str
@@ -63,6 +66,7 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
     refused: int = 0
     readers: list[BacklogReader] = []
     node_id: int = -1
+    untold: str | None = None
 
 
 class BacklogPage(msgspec.Struct, frozen=True):
@@ -151,15 +155,15 @@ def backlog(
       skipped    records that the group was moved over unread since the gateway started
       producers  open, or holding or refusing while a quota is exceeded; and batches refused since the start
 
-    `seqgate help backlog` describes quotas and TTL.
+    `seqgate help backlog` describes quotas and TTL. Exits with 1 when the gateway can't measure a partition.
     """  # noqa: D301 - \b keeps the lines of the list apart
     with opened as client:
         if topic is None:
             names = client.ask(LimitedTopicsRequest()).topics
             pages = [_asked(client, name) for name in names]
-            return Output({"topics": pages}, _summary(pages))
+            return Output({"topics": pages}, [*_summary(pages), *_untold(pages)], code=_code(pages))
         page = _asked(client, topic)
-    return Output(page, _text(page))
+    return Output(page, [*_text(page), *_untold([page])], code=_code([page]))
 
 
 def _asked(client: Client, topic: str) -> BacklogPage:
@@ -168,12 +172,25 @@ def _asked(client: Client, topic: str) -> BacklogPage:
     return msgspec.structs.replace(page, partitions=of_leaders(page.partitions))
 
 
+def _untold(pages: Sequence[BacklogPage]) -> list[str]:
+    return [
+        f"Of {shown(row.topic)}-{row.partition} the backlog is unknown: {row.untold}"
+        for page in pages
+        for row in page.partitions
+        if row.untold is not None
+    ]
+
+
+def _code(pages: Sequence[BacklogPage]) -> int:
+    return 1 if _untold(pages) else 0
+
+
 def _summary(pages: Sequence[BacklogPage]) -> Iterator[Block]:
     """Yield a line for each topic: of its partitions the largest backlog, and the effect on producers."""
     rows = []
     for page in pages:
         largest = max(page.partitions, key=lambda row: row.backlog_bytes)
-        closed = [row for row in page.partitions if row.verdict not in {OPEN, ELSEWHERE}]
+        closed = [row for row in page.partitions if row.verdict in {HOLDING, REFUSING}]
         unread, slowest = count(largest.backlog_bytes), shown(largest.slowest or NONE)
         producers = f"{closed[0].verdict} in {counted(len(closed), 'partition')}" if closed else OPEN
         rows.append((shown(page.topic), unread, slowest, producers, ", ".join(_limits(page))))
@@ -228,6 +245,8 @@ def _cells(row: PartitionBacklog) -> list[Sequence[str]]:
     producers = row.verdict + (f" ({row.exceeded})" if row.exceeded else "") + refused
     if row.verdict == ELSEWHERE:
         return [(str(row.partition), "another gateway leads it", *[NONE] * 5)]
+    if row.untold is not None:
+        return [(str(row.partition), UNTOLD, *[NONE] * 5)]
     if not row.readers:
         return [(str(row.partition), "nobody reads it", *[NONE] * 4, producers)]
     return [
@@ -266,7 +285,7 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
 
     services = gateway.services
     topic = existing_topic(services.partitions.registry, request.topic)
-    backlog, cold_reads = services.upkeep.backlog, services.partitions.cold_reads
+    backlog = services.upkeep.backlog
     readers = await backlog.readers({request.topic})
     rows: list[PartitionBacklog] = []
     room = request.limit
@@ -277,13 +296,13 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
         is_here = topic.unknown_or_led_elsewhere(index) is None
         found = readers.get((topic.name, index), []) if is_here else []
         partition = topic.get(index) if found else topic.peek(index)
-        if found and partition is None:
-            raise ControlError(f"{topic.name}-{index} can't be opened")
-        rows.append(
-            PartitionBacklog(topic.name, index, verdict=OPEN if is_here else ELSEWHERE, node_id=node_id)
-            if partition is None
-            else await cold_reads.fetched(partial(_row, backlog, partition, found, node_id))
-        )
+        if partition is not None:
+            rows.append(await _measured(services, partition, found))
+        elif found:
+            rows.append(_unmeasured(topic.name, index, node_id, "it can't be opened"))
+        else:
+            verdict = OPEN if is_here else ELSEWHERE
+            rows.append(PartitionBacklog(topic.name, index, verdict=verdict, node_id=node_id))
         room -= 1 + len(found)
         index += 1
         # Let requests in between: each partition may read files of its log.
@@ -302,16 +321,25 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
     )
 
 
+async def _measured(services: Services, partition: Partition, readers: list[GroupReader]) -> PartitionBacklog:
+    from seqgate.log import LogError  # noqa: PLC0415 - slow to import
+
+    row = partial(_row, services.upkeep.backlog, partition, readers, services.node.node_id)
+    try:
+        return await services.partitions.cold_reads.fetched(row)
+    except LogError as error:
+        return _unmeasured(partition.topic, partition.index, services.node.node_id, str(error))
+
+
+def _unmeasured(topic: str, partition: int, node_id: int, reason: str) -> PartitionBacklog:
+    return PartitionBacklog(topic, partition, verdict=UNTOLD, node_id=node_id, untold=reason)
+
+
 def _row(
     backlog: Backlog, partition: Partition, readers: list[GroupReader], node_id: int
 ) -> PartitionBacklog:
-    from seqgate.log import LogError  # noqa: PLC0415 - slow to import
-
-    try:
-        usage = backlog.usage_of(partition, readers)
-        rows = [_reader(backlog, partition, reader) for reader in sorted(readers)]
-    except LogError as error:
-        raise ControlError(f"{partition.topic}-{partition.index} can't be measured: {error}") from error
+    usage = backlog.usage_of(partition, readers)
+    rows = [_reader(backlog, partition, reader) for reader in sorted(readers)]
     return PartitionBacklog(
         topic=partition.topic,
         partition=partition.index,

@@ -122,9 +122,9 @@ def backlog_figures(visit: Visit) -> PageAnswer:
 
     def read() -> dict[str, float | None]:
         found = visit.ask_gateways(BacklogRequest(topic, limit=MOST_ROWS))
-        if found.silent:
-            return {}  # a gap, in place of a fall that nobody caused
         rows = joined_backlogs(found.answers).partitions
+        if found.silent or any(row.untold for row in rows):
+            return {}  # a gap, in place of a fall that nobody caused
         ages = [row.age_ms for row in rows if row.age_ms is not None]
         return {BYTES_SERIES: sum(row.backlog_bytes for row in rows), AGE_SERIES: max(ages, default=0)}
 
@@ -140,7 +140,7 @@ def partitions(visit: Visit) -> PageAnswer:
     page = joined_backlogs(told.answers)
     rows: dict[str, dict[str, Any]] = {
         str(row.partition): {
-            "bytes": row.backlog_bytes,
+            "bytes": None if row.untold else row.backlog_bytes,
             "age_ms": row.age_ms,
             "slowest": row.slowest,
             "verdict": row.verdict,

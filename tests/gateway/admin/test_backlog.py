@@ -10,14 +10,20 @@ import pytest
 from seqgate.gateway.admin.backlog import (
     ELSEWHERE,
     OPEN,
+    UNTOLD,
     BacklogPage,
     BacklogRequest,
     LimitedTopicsRequest,
     PartitionBacklog,
+    _code,
+    _text,
+    _untold,
     joined_backlogs,
 )
+from seqgate.gateway.admin.printing import print_blocks
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.log import LogError
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
@@ -78,6 +84,37 @@ async def test_a_page_ends_with_the_partition_that_fills_it(node: Node) -> None:
     assert [len(row.readers) for row in page.partitions] == [2]
     page = await answer(node, BacklogRequest("orders", after=0, limit=3))
     assert [row.partition for row in page.partitions] == [1, 2]
+
+
+async def test_partitions_that_cant_be_measured_have_a_row_with_the_reason(
+    node: Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topic = node.services.partitions.registry.by_name["orders"]
+    await commit(node, "slow", 0, 0, 0)
+    offline = topic.get(0)
+    assert offline is not None
+    monkeypatch.setattr(offline.log, "bytes_from", failing)
+    peek, get = type(topic).peek, type(topic).get
+    monkeypatch.setattr(type(topic), "peek", lambda self, index: None if index == 1 else peek(self, index))
+    monkeypatch.setattr(type(topic), "get", lambda self, index: None if index == 1 else get(self, index))
+    (found,) = await all_pages(node, BacklogRequest("orders"))
+    assert [(row.partition, row.verdict, row.untold) for row in found.partitions] == [
+        (0, UNTOLD, "No space left on device"),
+        (1, UNTOLD, "it can't be opened"),
+        (2, OPEN, None),
+    ]
+    assert _untold([found]) == [
+        "Of orders-0 the backlog is unknown: No space left on device",
+        "Of orders-1 the backlog is unknown: it can't be opened",
+    ]
+    assert (_code([found]), _code([page(1, 0, count=1, complete=True)])) == (1, 0)
+    print_blocks(_text(found))
+    table = capsys.readouterr().out
+    assert (table.count(UNTOLD), table.count("slow*")) == (2, 1)
+
+
+def failing(_: int) -> int:
+    raise LogError("No space left on device")
 
 
 async def test_the_topics_with_a_limit(node: Node) -> None:

@@ -5,7 +5,7 @@ import { size } from "../amounts.js";
 import { showRow } from "../live-rows.js";
 
 const EVERY_MS = 3000;
-const KINDS = { open: "good", holding: "warn", refusing: "bad", elsewhere: "" };
+const KINDS = { open: "good", holding: "warn", refusing: "bad", elsewhere: "", unknown: "bad" };
 
 /** @param {HTMLElement} element */
 export function start(element) {
@@ -13,7 +13,7 @@ export function start(element) {
     try {
       const found = await feed(element.dataset.source ?? "");
       for (const [key, row] of Object.entries(found.rows)) {
-        showRow(key, { bytes: size(row.bytes), age_ms: row.age_ms, refused: row.refused, verdict: row.verdict, node: row.node });
+        showRow(key, { bytes: row.bytes === null ? null : size(row.bytes), age_ms: row.age_ms, refused: row.refused, verdict: row.verdict, node: row.node });
         const badge = element.querySelector(`[data-row="${CSS.escape(key)}"] .badge`);
         const kind = KINDS[/** @type {keyof typeof KINDS} */ (row.verdict)] ?? "";
         if (badge) badge.className = `badge ${kind}`;
