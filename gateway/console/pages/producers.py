@@ -422,25 +422,16 @@ _REASONS: Final = {
         "Nothing needs to be done: no record is lost, and none is stored twice.",
     ),
     "OUT_OF_ORDER_SEQUENCE_NUMBER": Reason(
-        "a batch before it is missing",
-        "The first sequence does not follow the producer's last one: a batch in between is missing.",
-        "The client sends the missing batch again by itself. If the error lasts, the client has lost a "
-        "batch: restart the producer.",
-    ),
-    "DUPLICATE_SEQUENCE_NUMBER": Reason(
-        "it comes too late to be recognized",
-        "The batch is older than the batches that the gateway keeps of this producer.",
-        "Set max.in.flight.requests.per.connection to 5 or less. The records may be stored already.",
+        "its sequences do not follow",
+        "The first sequence is not the one that the message expects. If it is higher, a batch in between is "
+        "missing. If it is lower, the batch is older than those that the gateway keeps of this producer, "
+        "and its records may be stored already.",
+        "The client sends a missing batch again by itself; if the error lasts, restart the producer. For an "
+        "old batch look first whether its records are stored, because a producer that restarts would store "
+        "them twice; set max.in.flight.requests.per.connection to 5 or less.",
     ),
     "INVALID_PRODUCER_EPOCH": _FENCED,
     "PRODUCER_FENCED": _FENCED,
-    "UNKNOWN_PRODUCER_ID": Reason(
-        "the partition does not track the producer",
-        "The partition does not track this producer: the producer was idle for too long, or its records "
-        "were deleted.",
-        "The client begins a new sequence by itself. Raise producer.id.expiration.ms if producers pause for "
-        "longer.",
-    ),
     "INVALID_TXN_STATE": Reason(
         "its transaction is not open here",
         "The batch belongs to a transaction that is not open in this partition.",

@@ -49,9 +49,21 @@ def test_shows_producers_and_why_batches_were_not_stored(
         < text.index("OUT_OF_ORDER_SEQUENCE_NUMBER")
         < text.index(f"{producer_id} 0 0–2 0")
     )
-    assert "a batch before it is missing" in text
+    assert "its sequences do not follow" in text
     assert "Nothing needs to be done" in text
     assert "wire" in text
+
+
+def test_an_old_batch_may_be_stored_already(
+    measured: ConsoleClient, measured_gateway: GatewayProcess, topic: str
+) -> None:
+    producer_id, _ = begun(measured_gateway.bootstrap, None)
+    for sequence in range(6):
+        assert send(measured_gateway.bootstrap, topic, producer_id, sequence)[0] == 0
+    assert send(measured_gateway.bootstrap, topic, producer_id, 0)[0] == OUT_OF_ORDER
+    assert "its records may be stored already" in text_of(
+        measured.page(f"/producers?topic={topic}&partition=0")
+    )
 
 
 def strips(console: ConsoleClient, topic: str, **fields: Any) -> Any:

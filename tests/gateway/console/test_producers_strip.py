@@ -120,7 +120,7 @@ def test_verdicts_are_events() -> None:
 
 
 def test_every_outcome_has_words() -> None:
-    for outcome in ("duplicate", "UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_EPOCH", "SOMETHING_NEW"):
+    for outcome in ("duplicate", "OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "SOMETHING_NEW"):
         reason = reason_of(verdict(outcome=outcome))
         assert reason.short
         assert reason.meaning.endswith(".")
