@@ -90,13 +90,25 @@ class CutRow(msgspec.Struct, frozen=True):
         first, last = found.first_offset, found.last_offset
         return cls(topic, partition, found.records, first, last, file, found.size_bytes)
 
+    @property
+    def sentence(self) -> str:
+        """The records, and the file that keeps them."""
+        return (
+            f"{self.topic}-{self.partition}: {counted(self.records, 'sound record')} behind a damaged batch, "
+            f"offsets {self.first_offset} to {self.last_offset}; the bytes are kept in {self.file}; delete "
+            "the file when you no longer need them"
+        )
+
 
 class Repair(msgspec.Struct, frozen=True):
-    """The damage of a data directory. `given_up` says that the damaged bytes were removed from the logs."""
+    """The damage of a data directory. `given_up` says that the damaged bytes were removed from the logs;
+    `cut` are the bytes that the recovery before that has cut off.
+    """
 
     damaged: list[DamagedRow]
     offsets: int
     given_up: bool
+    cut: list[CutRow] = []
 
 
 # The command.
@@ -109,13 +121,17 @@ _GIVE_UP: Final = flag(
 
 @asks(gateway_directory)
 def repair(opened: Opened[Client], consent: Annotated[Consent, consent_by(_GIVE_UP)]) -> Output:
-    """Check every stored batch of a stopped gateway, and give up those that are damaged.
+    """Check every durable batch in a data directory, and give up those that are damaged.
 
     A gateway never deletes a damaged batch that was durable once: it keeps the bytes, and its consumers,
     compaction, and deduplication stop there. This command shows what it would give up, and asks. With --json
     it never asks: without --yes it only reports. The damaged bytes then leave the logs; other batches keep
     their offsets, consumers pass over the missing ones, and a transaction that was open there ends as the
     next marker of its producer says. Copy the data directory first if you may still want the bytes.
+
+    Giving up needs a stopped gateway. It recovers the logs first, as a start does: a damaged batch at the end
+    of a log that may never have been durable is cut off, with what follows it. A file keeps these bytes if
+    sound batches are among them, and the command names the file. The report checks no such batch.
 
     Exits with 1 when something is damaged and was not given up.
     """
@@ -132,8 +148,10 @@ def repair(opened: Opened[Client], consent: Annotated[Consent, consent_by(_GIVE_
 
 
 def _text(found: Repair) -> Iterator[Block]:
+    for cut in found.cut:
+        yield f"Cut off: {shown(cut.sentence)}."
     if not found.damaged:
-        yield "No stored batch is damaged."
+        yield "No durable batch is damaged."
         return
     yield table(DamagedRow, found.damaged, "place range file position size_bytes reason")
     for row in found.damaged:
@@ -168,7 +186,8 @@ def repair_directory(data_dir: Path, config: Config, *, apply: bool, now_ms: int
         check_is_no_cache(
             storage, data_dir, "which has the records; remove it, and a start with --cluster builds it again"
         )
-        _recover(storage, data_dir, config, lambda: now_ms)
+        earlier = set(data_dir.glob("*/*.cut"))
+        known_cut = _recover(storage, data_dir, config, lambda: now_ms)
         with locked(storage, data_dir):
             damaged = list(scan_directory(storage, str(data_dir)))
             names = {partition.name for partition in damaged}
@@ -177,13 +196,16 @@ def repair_directory(data_dir: Path, config: Config, *, apply: bool, now_ms: int
                 give_up(storage, str(data_dir), partition, now_ms)
         if damaged:
             _recover(storage, data_dir, config, lambda: now_ms)
-        return _described(damaged, given_up=True)
+        cut = [row for row in known_cut if data_dir / row.file not in earlier]
+        return msgspec.structs.replace(_described(damaged, given_up=True), cut=cut)
     except (IncompatibleFormat, LogError, OSError) as error:
         raise ControlError(f"{data_dir} can't be repaired: {in_words(error)}") from error
 
 
-def _recover(storage: Storage, data_dir: Path, config: Config, now_ms: Callable[[], int]) -> None:
-    """Recover the logs as a start does, and stop with all durable. Raises ControlError, LogError, OSError."""
+def _recover(storage: Storage, data_dir: Path, config: Config, now_ms: Callable[[], int]) -> list[CutRow]:
+    """Recover the logs as a start does, and stop with all durable. Return all bytes that were ever cut off.
+    Raises ControlError, LogError, OSError.
+    """
     from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy  # noqa: PLC0415 - slow to import
     from seqgate.gateway.workers.shared_directory import recover_whole  # noqa: PLC0415
     from seqgate.log import DirectoryLocked, LogDirectory  # noqa: PLC0415
@@ -199,7 +221,9 @@ def _recover(storage: Storage, data_dir: Path, config: Config, now_ms: Callable[
         )
     except DirectoryLocked as error:
         raise ControlError(f"a gateway runs on {data_dir}; stop it first") from error
+    cut = [CutRow.of(*found) for found in directory.known_cut_bytes()]
     directory.close(clean=True)
+    return cut
 
 
 def _described(damaged: Iterable[DamagedPartition], *, given_up: bool) -> Repair:

@@ -311,7 +311,7 @@ def _troubles(answer: Status) -> Iterator[tuple[str, str]]:
     for damaged in answer.damaged:
         yield "DAMAGED", _damage(damaged)
     for cut in answer.cut:
-        yield "CUT OFF", _cut(cut)
+        yield "CUT OFF", cut.sentence
 
 
 def _kind(answer: Status) -> str:
@@ -330,14 +330,6 @@ def _damage(row: DamagedRow) -> str:
     return (
         f"{row.topic}-{row.partition}: offsets {row.first_offset} to {row.end_offset - 1}, {row.size_bytes} "
         f"bytes at position {row.position} of {row.file}: {row.reason}"
-    )
-
-
-def _cut(row: CutRow) -> str:
-    return (
-        f"{row.topic}-{row.partition}: {counted(row.records, 'sound record')} behind a damaged batch, "
-        f"offsets {row.first_offset} to "
-        f"{row.last_offset}; the bytes are kept in {row.file}; delete the file when you no longer need them"
     )
 
 

@@ -139,6 +139,18 @@ async def test_bytes_that_are_missing(tmp_path: Path) -> None:
         assert partition.append(batch(), NOW_MS).base_offset == 12
 
 
+async def test_it_tells_what_the_recovery_cuts_off(tmp_path: Path) -> None:
+    flip(await written(tmp_path), 2)
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / RECOVERY_POINTS).unlink()  # as after a kill before the first checkpoint
+    assert repair(tmp_path) == (Repair([], 0, given_up=False), 0), "the batch may never have been durable"
+    found, code = repair(tmp_path, "--yes")
+    (row,) = found.cut
+    assert (found.damaged, code, (row.first_offset, row.last_offset)) == ([], 0, (6, 2 * BATCHES - 1))
+    assert (tmp_path / row.file).stat().st_size == row.size_bytes
+    assert repair(tmp_path, "--yes")[0].cut == [], "that was told"
+
+
 async def test_a_running_gateway_is_left_alone(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         await create(node, "orders")
@@ -154,7 +166,7 @@ async def test_it_tells_how_many(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["repair", "--yes", "--data-dir", str(tmp_path)])
     assert "2 offsets given up" in result.stdout
     result = CliRunner().invoke(app, ["repair", "--data-dir", str(tmp_path)])
-    assert result.stdout == "No stored batch is damaged.\n"
+    assert result.stdout == "No durable batch is damaged.\n"
 
 
 async def test_an_undecided_transaction_is_decided_by_the_next_marker(tmp_path: Path) -> None:
