@@ -54,7 +54,7 @@ def parse_start(text: str) -> Start:
             "N records"
         )
     number = int(text)
-    return Start("offset", number) if number >= 0 else Start("last", -number)
+    return Start("last", -number) if text.startswith("-") else Start("offset", number)
 
 
 def first_offset(start: Start, log_start: int, log_end: int, at_time: int | None) -> int:
@@ -164,6 +164,8 @@ def _printer(
         for name, value in (("--show", fields), ("--separator", separator), ("--null", null)):
             if value is not None:
                 raise stop(f"{name} is for lines of text, --json prints all of a record; give one", code=2)
+        if sys.stdout.isatty():
+            return lambda record: _harmless_json(json_line(record, topic))
         return lambda record: json_line(record, topic)
     try:
         wanted = parse_fields("value" if fields is None else fields)
@@ -179,7 +181,17 @@ def _printer(
 def _harmless(line: bytes, separator: str) -> bytes:
     """Escape characters that a terminal would interpret as commands."""
     text = line.decode(errors="backslashreplace").removesuffix("\n")
-    return (separator.join(map(shown, text.split(separator))) + "\n").encode()
+    cells = text.split(separator) if separator else [text]
+    return (separator.join(map(shown, cells)) + "\n").encode()
+
+
+def _harmless_json(line: bytes) -> bytes:
+    """Escape them in a line of JSON, which stays the same document."""
+    import json  # noqa: PLC0415 - on a terminal only
+
+    text = line.decode().removesuffix("\n")
+    safe = (letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
+    return ("".join(safe) + "\n").encode()
 
 
 @contextlib.contextmanager

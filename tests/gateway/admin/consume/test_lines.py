@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from types import SimpleNamespace
 
 import pytest
 
-from seqgate.gateway.admin.consume import json_line, parse_fields, text_line
+from seqgate.gateway.admin.consume import _printer, json_line, parse_fields, text_line
 from seqgate.gateway.cli import parse
 
 READ = SimpleNamespace(
@@ -43,3 +44,14 @@ def test_text_has_the_bytes_as_they_are() -> None:
     assert text_line(READ, "t", fields, b"|", b"~") == b"t|1|7|1000|~|v\xff|a=1,b=~\n"
     with pytest.raises(ValueError, match="'vlaue' is not one of topic, partition"):
         parse_fields("key,vlaue")
+
+
+@pytest.mark.parametrize("separator", ["", ", "])
+def test_a_terminal_gets_no_commands(separator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    record = SimpleNamespace(**{**vars(READ), "key": b"\x1b[2J", "value": "é\x7f\x9b2J\U000e0001".encode()})
+    lines = _printer("t", "key,value", separator, None, as_json=False)
+    assert lines(record).decode() == f"\\x1b[2J{separator}é\\x7f\\x9b2J\\U000e0001\n"
+    line = _printer("t", None, None, None, as_json=True)(record)
+    assert line.decode().removesuffix("\n").isprintable()
+    assert json.loads(line) == json.loads(json_line(record, "t"))

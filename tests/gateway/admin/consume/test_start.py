@@ -14,6 +14,7 @@ from seqgate.gateway.admin.consume import Start, first_offset, parse_start
         ("end", Start("last", 0)),
         ("17", Start("offset", 17)),
         ("-5", Start("last", 5)),
+        ("-0", Start("last", 0)),
     ],
 )
 def test_what_is_understood(text: str, expected: Start) -> None:
