@@ -54,6 +54,8 @@ from seqgate.log.state.producer_snapshots import KEPT_SNAPSHOTS
 
 # names of other modules that belong to this face
 __all__ = [
+    "DELETED_SUFFIX",
+    "DELETE_SUFFIX",
     "KNOWN_NAMES",
     "LOCK",
     "DamagedPartition",

@@ -60,12 +60,15 @@ WORKERS: Final = "workers"
 seqgate.log.sharing, which takes too long to import for a command. A test compares the two."""
 
 
-def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
+def ask(
+    data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S, is_whole: bool = False
+) -> A:
     """Return the answer of the gateway that runs on `data_dir`, of a list all pages in one.
 
-    Of several workers the first one that gives an answer gives all of it, unless each knows a part. Raises
-    NotRunning when no gateway runs there, NoAnswer when the gateway does not answer in time, and ControlError
-    when it refuses or fails.
+    Of several workers the first one that gives an answer gives all of it, unless each knows a part.
+    `is_whole`: the caller asks all others, too, so no note says what only they know. Raises NotRunning when
+    no gateway runs there, NoAnswer when the gateway does not answer in time, and ControlError when it refuses
+    or fails.
     """
     if request.asks_every_worker and request.is_of_each:
         each = ask_each(data_dir, request, timeout_s)
@@ -73,17 +76,23 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
     asked = places(data_dir)
 
     def ask_whole(place: Path) -> A:
-        return joined(request, [_pages_of(place, request, timeout_s)])
+        return joined(request, [_pages_of(place, request, timeout_s, is_whole=is_whole)])
 
     if len(asked) == 1:
         return ask_whole(asked[0])
     workers = AskedWorkers(asked, _is_there, min(timeout_s, RESTART_S))
     if not request.asks_every_worker:
         return workers.first(ask_whole, is_final=request.is_of_all)
-    found, missing = workers.all(lambda place: _pages_of(place, request, timeout_s, is_whole=True))
+    found = _of_all(workers, lambda place: _pages_of(place, request, timeout_s, is_whole=True))
+    return joined(request, found)
+
+
+def _of_all(workers: AskedWorkers, ask_at: Callable[[Path], B]) -> list[B]:
+    """Return the answers of the workers; write on stderr which one gave none."""
+    found, missing = workers.all(ask_at)
     for sentence in missing:
         _show_once(f"{sentence}; what only that worker knows is missing")
-    return joined(request, found)
+    return found
 
 
 class Each(NamedTuple, Generic[A]):
@@ -218,16 +227,29 @@ class Client(msgspec.Struct, frozen=True):
     """Asks the gateway on `data_dir`; `read_config` returns its settings. All methods raise ControlError.
     With `asks_gateway` False, the command names another store than a gateway's, and
     ask_running_or_data_directory reads that store. A gateway that gives no answer for `timeout_s` has none.
+    `is_whole` is as in `ask`.
     """
 
     data_dir: Path
     read_config: Callable[[], Config]
     asks_gateway: bool = True
     timeout_s: float = ANSWER_TIMEOUT_S
+    is_whole: bool = False
 
     def ask(self, request: Request[A]) -> A:
         """Return the answer of the running gateway."""
-        return ask(self.data_dir, request, timeout_s=self.timeout_s + own_wait_s(request))
+        timeout_s = self.timeout_s + own_wait_s(request)
+        return ask(self.data_dir, request, timeout_s=timeout_s, is_whole=self.is_whole)
+
+    def at_each_worker(self, do: Callable[[Client], B]) -> list[B]:
+        """Return what `do` returns for a client of each worker, one after the other; at least one."""
+        asked = places(self.data_dir)
+        if len(asked) == 1:
+            return [do(self)]
+        workers = AskedWorkers(asked, _is_there, min(self.timeout_s, RESTART_S))
+        return _of_all(
+            workers, lambda place: do(msgspec.structs.replace(self, data_dir=place, is_whole=True))
+        )
 
     def ask_each(self, request: Request[A]) -> Each[A]:
         """Return the answers of all workers, and of all gateways of their cluster."""

@@ -93,9 +93,11 @@ class SweepPage(msgspec.Struct, frozen=True):
 
 class SweepRequest(Request[TaskRow], tag="sweep"):
     """Begin a sweep. With `remove` it removes leaks of known kinds, with `unknown` also files of no known
-    name. Files that changed less than `min_age_ms` ago are not leaks.
+    name. Files that changed less than `min_age_ms` ago are not leaks. A worker sweeps its own partitions, and
+    its own groups and transactions.
     """
 
+    is_partial = True
     remove: bool = False
     unknown: bool = False
     min_age_ms: int = duration_ms(DEFAULT_AGE)
@@ -139,7 +141,8 @@ def sweep(
 
     In a running gateway: files and directories without a topic, a partition or a segment, temporary files
     that were never renamed, state of groups and transactions for topics that are gone, and objects of a
-    bucket (--cluster). The gateway serves requests meanwhile. In a data directory that no gateway has open:
+    bucket (--cluster). The gateway serves requests meanwhile. All workers sweep, one after the other; other
+    gateways of a cluster don't: run the command beside each. In a data directory that no gateway has open:
     only files.
 
     \b
@@ -172,11 +175,22 @@ def sweep(
 def _sweep(client: Client, request: SweepRequest) -> SweepPage:
     """Sweep a running gateway or a data directory, and wait until the sweep ends. Raises ControlError."""
     try:
-        task = client.ask(request)
+        pages = client.at_each_worker(lambda worker: _sweep_running(worker, request))
     except NotRunning:
         return sweep_stopped(client.data_dir, request, time.time_ns() // 1_000_000, _print_progress)
+    # Each gateway finds the orphans of the whole bucket.
+    leaks = list(dict.fromkeys(leak for page in pages for leak in page.leaks))
+    return msgspec.structs.replace(pages[0], total=len(leaks), leaks=leaks)
+
+
+def _sweep_running(worker: Client, request: SweepRequest) -> SweepPage:
+    """Raises NotRunning, ControlError."""
+    task = worker.ask(request)
     while True:
-        page = client.ask(SweepResultRequest(task.number))
+        try:
+            page = worker.ask(SweepResultRequest(task.number))
+        except NotRunning as error:
+            raise ControlError(f"the sweep has not ended: {error}") from error
         if page.task.ended:
             break
         _print_progress(page.task.done, page.task.total)
@@ -309,7 +323,8 @@ class FileSweep:
 
     Directories are listed and compared in a thread, a few at a time. Between listing and comparing, the sweep
     asks the log for the files it knows, so that a file created meanwhile is known. Each finding is checked a
-    second time. Other work of the event loop runs between two steps.
+    second time. Other work of the event loop runs between two steps. Of several workers each sweeps the
+    partitions that it leads, and the first one what belongs to none.
     """
 
     def __init__(self, services: Services, min_age_ms: int) -> None:
@@ -317,6 +332,9 @@ class FileSweep:
         self._directory = services.partitions.log_directory
         self._storage = self._directory.environment.storage
         self._deletions = self._directory.environment.deletions
+        share = self._directory.share
+        self._takes_rest = share.is_whole or share.tells_of is not None
+        self._topics = services.partitions.registry.by_name
         self._metadata_log = services.topics.metadata_log
         self._other_names = _own_names()
         self._now_ms = services.node.clock.now_ms
@@ -326,17 +344,20 @@ class FileSweep:
         """Return the orphaned files; `task` counts directories. Raises OSError."""
         import asyncio  # noqa: PLC0415 - slow to import
 
+        from seqgate.gateway.metadata.image import METADATA_TOPIC  # noqa: PLC0415
         from seqgate.log import parse_partition_directory  # noqa: PLC0415
 
         root = str(self._directory.path)
         entries = await asyncio.to_thread(self._storage.entries, root)
-        found = await self._twice(self._leaks_of_root)
+        found = await self._twice(self._leaks_of_root) if self._takes_rest else []
         names = [entry.name for entry in entries if entry.is_directory]
         task.total = len(names)
         for name in names:
             task.done += 1
             parsed = parse_partition_directory(name)
             if parsed is None or not self._is_partition(*parsed):
+                continue
+            if not self._owns(*parsed) and not (self._takes_rest and parsed[0] == METADATA_TOPIC):
                 continue
             found += await self._twice(lambda name=name: self._leaks_of_partition(name))  # type: ignore[misc]
             if len(found) >= MAX_FOUND:
@@ -380,6 +401,13 @@ class FileSweep:
     def _is_partition(self, topic: str, index: int) -> bool:
         return is_partition(self._metadata_log.image, topic, index)
 
+    def _owns(self, topic: str, index: int) -> bool:
+        """Return whether no other process opens the partition, and deletes its files."""
+        if self._directory.share.is_whole:
+            return True
+        found = self._topics.get(topic)
+        return found is not None and found.unknown_or_led_elsewhere(index) is None
+
     async def _leaks_of_partition(self, name: str) -> list[FileLeak]:
         import asyncio  # noqa: PLC0415 - slow to import
 
@@ -411,7 +439,16 @@ class FileSweep:
         return found
 
     def _waits(self, path: str) -> bool:
-        return f"{self._directory.path}/{path}" in self._deletions
+        """Return whether a path waits to be deleted, here or maybe in another process."""
+        from seqgate.log import parse_partition_directory  # noqa: PLC0415 - slow to import
+        from seqgate.log.stopped import DELETE_SUFFIX, DELETED_SUFFIX  # noqa: PLC0415
+
+        if f"{self._directory.path}/{path}" in self._deletions:
+            return True
+        if self._directory.share.is_whole or not path.endswith((DELETED_SUFFIX, DELETE_SUFFIX)):
+            return False
+        parsed = parse_partition_directory(path.partition("/")[0])
+        return parsed is None or not self._owns(*parsed)
 
     async def remove(self, leaks: Iterable[FileLeak], task: Task, *, unknown: bool) -> list[FileLeak]:
         """Delete the leaks in the background, as all files are deleted; return the leaks that were queued.

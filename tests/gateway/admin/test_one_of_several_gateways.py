@@ -7,7 +7,9 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from seqgate.gateway.admin.backlog import BacklogRequest
 from seqgate.gateway.admin.client import ask
@@ -21,9 +23,12 @@ from seqgate.gateway.admin.reopen import ReopenRequest
 from seqgate.gateway.admin.request import ControlError, Elsewhere
 from seqgate.gateway.admin.server import ControlServer
 from seqgate.gateway.admin.status import StatusRequest
+from seqgate.gateway.admin.sweep import SweepPage, SweepRequest
 from seqgate.gateway.admin.transactions.hanging import AbortHangingRequest, FindHangingRequest
+from seqgate.gateway.cli import app
 from seqgate.gateway.metadata.image import TOPIC_RESOURCE
 from seqgate.gateway.metadata.records import ConfigRecord, TopicRecord
+from tests.gateway.admin import test_sweep
 from tests.gateway.admin.answers import answer, live
 from tests.gateway.handlers.groups.test_name_offsets import write
 from tests.gateway.handlers.support import open_node
@@ -99,9 +104,10 @@ async def test_no_transaction_counts_as_hanging_where_its_coordinator_may_be_els
 
 
 async def test_partial_answers_have_a_note(cluster: Cluster, tmp_path: Path) -> None:
-    note = note_on(live(cluster.here), ListGroupsRequest())
-    assert note is not None
-    assert note.startswith("This is the answer of broker 1, without what 1 other gateway")
+    for request in (ListGroupsRequest(), SweepRequest()):
+        note = note_on(live(cluster.here), request)
+        assert note is not None
+        assert note.startswith("This is the answer of broker 1, without what 1 other gateway")
     assert note_on(live(cluster.here), StatusRequest()) is None
     async with open_node(tmp_path / "alone") as node:
         assert note_on(live(node), ListGroupsRequest()) is None
@@ -122,3 +128,33 @@ async def test_a_command_shows_the_note_once(
     finally:
         await server.stop()
     assert capsys.readouterr().err.count("This is the answer of broker 1") == 1
+
+
+async def test_a_sweep_asks_all_workers_for_what_is_theirs(cluster: Cluster, tmp_path: Path) -> None:
+    await test_sweep.commit(cluster.there, "readers", "gone")
+    servers = []
+    for node_id, node in cluster.nodes.items():
+        directory = node.services.partitions.log_directory
+        is_first = node is cluster.here
+        directory.share = directory.share._replace(is_whole=False, tells_of="metadata" if is_first else None)
+        for index in range(2):
+            (directory.path / f"{TOPIC}-{index}").mkdir(exist_ok=True)
+            test_sweep.plant(directory.path / f"{TOPIC}-{index}" / f"of-{node_id}.deleted")
+        test_sweep.plant(directory.path / "gone-0.0123-delete")
+        test_sweep.plant(directory.path / f"of-{node_id}.txt")
+        place = tmp_path / "data" / "workers" / str(node_id)
+        place.mkdir(parents=True)
+        servers.append(ControlServer(node.services, place))
+        assert await servers[-1].start()
+    arguments = ["sweep", "--json", "--data-dir", str(tmp_path / "data")]
+    result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    for server in servers:
+        await server.stop()
+    page = msgspec.json.decode(result.stdout, type=SweepPage)
+    assert sorted(leak.place for leak in page.leaks) == [
+        f"{TOPIC}-0/of-1.deleted",
+        f"{TOPIC}-1/of-2.deleted",
+        "of-1.txt",
+        "readers: gone-0",
+    ], "other workers may wait to delete the rest"
+    assert (page.total, result.stderr) == (4, ""), "all workers answered"

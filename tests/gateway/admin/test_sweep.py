@@ -144,7 +144,7 @@ class TestFiles:
     async def test_a_partition_that_another_process_may_have_created_stays(self, tmp_path: Path) -> None:
         async with swept_node(tmp_path) as node:
             directory = node.services.partitions.log_directory
-            directory.share = directory.share._replace(is_whole=False)
+            directory.share = directory.share._replace(is_whole=False, tells_of="metadata")
             planted = plant(tmp_path / "gone-0")
             page = await sweep(node, remove=True, unknown=True)
             assert [(leak.place, leak.removed) for leak in page.leaks] == [("gone-0", False)]
