@@ -392,7 +392,9 @@ internal topics. Without fetch sessions each fetch names its topics, so that fau
 _NAMES: Final = {api.key: api.name for api in APIS}
 _MOST_ROWS: Final = 1_000_000
 _NAME_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
-_PLACES: Final = frozenset({"topics", "topic_data", "resources"})
+_NAMES_FIELDS: Final = frozenset({"topic_names", "subscribed_topic_names"})
+_TOPIC_RESOURCE: Final = 2
+"""The type of a resource that is a topic, in requests for configurations and for ACLs."""
 FIRST_PRODUCE: Final = 3
 
 
@@ -537,7 +539,7 @@ class FaultyRequests:
                 if is_dataclass(row):
                     yield from self._names_in(row)
                     yield from self._topics(row)
-                elif place.name in _PLACES and isinstance(row, str):
+                elif place.name in _NAMES_FIELDS and isinstance(row, str):
                     yield row
 
     def _names_in(self, row: Any) -> Iterator[str]:
@@ -545,6 +547,8 @@ class FaultyRequests:
             value = getattr(row, name, None)
             if isinstance(value, str) and value:
                 yield value
+        if getattr(row, "resource_type", None) == _TOPIC_RESOURCE:
+            yield row.resource_name
         topic_id = getattr(row, "topic_id", None)
         if isinstance(topic_id, UUID) and (found := self._topic_name(topic_id)) is not None:
             yield found

@@ -161,6 +161,30 @@ def test_client_and_topic_choose_among_requests(broker: Broker) -> None:
         assert produce_on(wire, batch(b"x"), "u")["error_code"] == NOT_ENOUGH_REPLICAS
 
 
+def _naming(topic: str) -> list[tuple[str, int, Plain]]:
+    """Return requests that name a topic in a list of names, or as a resource."""
+    resource = {"resource_type": 2, "resource_name": topic}
+    asked = {**resource, "configuration_keys": None}
+    options = {"include_synonyms": False, "include_documentation": False}
+    return [
+        ("describe_configs", 4, {"resources": [asked], **options}),
+        ("alter_configs", 2, {"resources": [{**resource, "configs": []}], "validate_only": True}),
+        ("incremental_alter_configs", 1, {"resources": [{**resource, "configs": []}], "validate_only": True}),
+        ("delete_topics", 5, {"topic_names": [topic], "timeout": 1_000}),
+    ]
+
+
+def test_administrative_requests_name_their_topics(broker: Broker) -> None:
+    broker.create_topic("t")
+    with Wire(broker.bootstrap) as wire, broker.faults.watch(topic="t") as watched:
+        for number, (api, version, fields) in enumerate(_naming("t"), start=1):
+            wire.call(api, version, fields)
+            assert watched.struck == number, api
+        for api, version, fields in _naming("u"):
+            wire.call(api, version, fields)
+        assert watched.struck == len(_naming("t"))
+
+
 def test_a_topic_is_known_by_its_id(broker: Broker) -> None:
     produce(broker, b"x", topic="t")
     produce(broker, b"x", topic="u")
