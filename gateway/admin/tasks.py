@@ -78,7 +78,11 @@ def tasks(opened: Opened[Asker]) -> Output:
     """
     with opened as client:
         page = client.ask(ListTasksRequest())
-    waiting = f"{counted(page.files_to_delete, 'file')} and directories wait to be deleted."
+    waiting = counted(
+        page.files_to_delete,
+        "file or directory waits to be deleted.",
+        "files and directories wait to be deleted.",
+    )
     columns = "node_id " * (len(page.nodes) > 1) + "number name age_ms done total state"
     return Output(page, [table(TaskRow, page.tasks, columns), waiting])
 

@@ -16,7 +16,7 @@ import msgspec
 from seqgate.gateway.admin.commands import REQUIRED, AsJson, Commands, Output, argument, asks, flag, option
 from seqgate.gateway.admin.options import reporting_errors
 from seqgate.gateway.admin.request import ControlError
-from seqgate.gateway.admin.tables import Column, Table, number
+from seqgate.gateway.admin.tables import Column, Table, counted, number
 
 # Asks the test control of a gateway: JSON over HTTP.
 
@@ -266,7 +266,8 @@ def expire_producer(control: Control, producer_id: int = argument("ID", min=0)) 
     OUT_OF_ORDER_SEQUENCE_NUMBER. An id that no partition knows is no error: it was known in 0 partitions.
     """
     answer = control.ask("POST", f"/producers/{producer_id}/expire")
-    return Output(answer, [f"producer {producer_id} was known in {answer['partitions']} partitions"])
+    known = counted(answer["partitions"], "partition")
+    return Output(answer, [f"producer {producer_id} was known in {known}"])
 
 
 @asks(at_control, first=True)

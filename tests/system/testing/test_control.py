@@ -254,7 +254,7 @@ def test_the_commands_do_to_the_broker_what_requests_do(broker: BrokerProcess) -
         assert [(run.result().returncode, run.result().stdout) for run in runs] == [
             (0, "the clock is 3600 s ahead\n"),
             (0, "topic t holds each of 1 values exactly once\n"),
-            (0, f"producer {producer_id} was known in 1 partitions\n"),
+            (0, f"producer {producer_id} was known in 1 partition\n"),
             (1, ""),
         ]
         assert "a/%2F" in runs[-1].result().stderr
