@@ -1,4 +1,4 @@
-"""`seqgate configs`: the configurations of topics, brokers and groups."""
+"""`seqgate configs`: the configurations of topics, brokers, groups and client-metrics subscriptions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 if TYPE_CHECKING:
     from seqgate.gateway.admin.remote.cluster import Cluster
 
-app = Commands("""Show and change the configurations of topics, brokers and groups while the cluster runs.
+app = Commands("""Show and change configurations of topics, brokers, groups and client-metrics subscriptions.
 
-The commands speak the Kafka protocol with the cluster at --bootstrap: \
+The cluster runs meanwhile. The commands speak the Kafka protocol with the cluster at --bootstrap: \
 a Seqgate gateway on any machine, or Apache Kafka.
 `seqgate help configuration` describes each configuration of Seqgate.
 """)
@@ -45,11 +45,13 @@ def get(
     kind: ConfigKind,
     name: Name,
     names: list[str] | None = argument(
-        "CONFIG", "Show only these configurations. [default: those that somebody has set]", default=None
+        "CONFIG", "Show only these configurations. [default: those that are set there]", default=None
     ),
-    everything: bool = flag("--all", "Also those that have their defaults."),
+    everything: bool = flag("--all", "Also those that are inherited from the broker or have defaults."),
 ) -> Output:
-    """Show configurations of a topic, broker or group.
+    """Show configurations of a topic, broker, group or client-metrics subscription.
+
+    A configuration of all brokers counts as set on each broker.
 
     \b
     For example:
@@ -72,7 +74,7 @@ def set_configs(
     name: Name,
     settings: list[str] = argument("CONFIG=VALUE", "The configurations to set, with their values."),
 ) -> Output:
-    """Set configurations of a topic, broker or group: all of them, or none.
+    """Set configurations of a topic, broker, group or client-metrics subscription: all of them, or none.
 
     \b
     For example:
@@ -92,7 +94,8 @@ def unset_configs(
     name: Name,
     names: list[str] = argument("CONFIG", "The configurations to remove."),
 ) -> Output:
-    """Remove configurations that are set on a topic, broker or group: all of them, or none.
+    """Remove configurations that are set on a topic, broker, group or client-metrics subscription: all of
+    them, or none.
 
     What counts then is the value of the broker or of all brokers, or else the default.
     """
@@ -121,7 +124,7 @@ def _listing_text(listing: ConfigListing) -> Iterator[Block]:
     else:
         yield f"Nothing is set on {listing.kind} {shown(listing.name)}."
     if listing.left_out:
-        yield f"{counted(listing.left_out, 'configuration')} with their defaults; --all shows them."
+        yield f"{counted(listing.left_out, 'configuration')} not set there; --all shows them."
 
 
 # The JSON output of `seqgate configs … --json`.
@@ -157,7 +160,9 @@ class ConfigRow(msgspec.Struct, frozen=True):
 
 
 class ConfigListing(msgspec.Struct, frozen=True):
-    """The configurations of a topic, broker or group; `left_out` counts those that have their defaults."""
+    """The configurations of a resource; `left_out` counts those that are not set there: a topic or group
+    inherits them from the broker, or they have their defaults.
+    """
 
     kind: str
     name: str
@@ -166,8 +171,8 @@ class ConfigListing(msgspec.Struct, frozen=True):
 
 
 class ChangedConfigs(msgspec.Struct, frozen=True):
-    """The configurations of a topic, broker or group that a command has set and unset; the value of a
-    secret one is None.
+    """The configurations of a resource that a command has set and unset; the value of a secret one is
+    None.
     """
 
     kind: str

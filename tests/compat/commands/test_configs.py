@@ -20,7 +20,9 @@ def topic(peer: Peer, fresh: Fresh) -> str:
 
 
 def test_a_topic(peer: Peer, topic: str) -> None:
-    assert f"Nothing is set on topic {topic}." in peer.run("configs", "get", "topic", topic).stdout
+    text = peer.run("configs", "get", "topic", topic).stdout
+    assert f"Nothing is set on topic {topic}." in text
+    assert text.endswith(" configurations not set there; --all shows them.\n")
     done = peer.run("configs", "set", "topic", topic, "retention.ms=7200000", "cleanup.policy=compact,delete")
     assert done.stdout.splitlines() == [
         f"topic {topic}: retention.ms=7200000",
