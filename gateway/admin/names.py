@@ -30,6 +30,8 @@ from seqgate.gateway.admin.tables import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from seqgate.gateway.config import Config
+    from seqgate.gateway.metadata.image import MetadataImage
     from seqgate.gateway.runtime.partitions.partition import Partition
     from seqgate.gateway.runtime.partitions.registry import TopicPartitions
     from seqgate.gateway.runtime.services import PartitionServices, Services
@@ -267,18 +269,23 @@ def _check_exists(services: Services, request: NamesRequest) -> None:
     """Refuse an unknown topic or partition, a topic that does not track names, and a partition that another
     gateway leads. Raises ControlError.
     """
-    from seqgate.gateway.runtime.upkeep.name_keeping import deduplicates  # noqa: PLC0415 - slow to import
-
     if request.topic is None:
         return
     topic = existing_topic(services.partitions.registry, request.topic)
-    if not deduplicates(services.node.config, services.topics.metadata_log.image, topic.name):
-        raise ControlError(
-            f"producer names are not tracked in topic {topic.name}: its message.deduplication.enable is false"
-        )
+    _check_tracks(services.node.config, services.topics.metadata_log.image, topic.name)
     existing_topic(services.partitions.registry, topic.name, request.partition)
     if request.partition is not None:
         check_led_here(services, topic.name, request.partition)
+
+
+def _check_tracks(config: Config, image: MetadataImage, topic: str) -> None:
+    """Refuse a topic that does not track names. Raises ControlError."""
+    from seqgate.gateway.runtime.upkeep.name_keeping import deduplicates  # noqa: PLC0415 - slow to import
+
+    if not deduplicates(config, image, topic):
+        raise ControlError(
+            f"producer names are not tracked in topic {topic}: its message.deduplication.enable is false"
+        )
 
 
 async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:
@@ -388,8 +395,10 @@ def list_names_stopped(gateway: StoppedGateway, request: NamesRequest) -> NamePa
     topic = image.topics_by_name.get(request.topic or "")
     if request.topic is not None and topic is None:
         raise ControlError(f"there is no topic {request.topic}")
-    if topic is not None and request.partition not in {None, *topic.partitions}:
-        raise ControlError(f"topic {topic.name} has no partition {request.partition}")
+    if topic is not None:
+        _check_tracks(gateway.config, image, topic.name)
+        if request.partition not in {None, *topic.partitions}:
+            raise ControlError(f"topic {topic.name} has no partition {request.partition}")
     rows = []
     for place, directory in _stored_partitions(gateway.data_dir, request):
         states = sorted(map(_state, _written(directory)))

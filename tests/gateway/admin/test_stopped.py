@@ -55,6 +55,7 @@ def content(data_dir: Path) -> dict[Path, bytes]:
 async def test_names(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         await create(node, "ledger", 2, configs=dict(DEDUPLICATED))
+        await create(node, "plain")
         await write(node, named("b", 1, 2, epoch=3), 1, "ledger")
         await write(node, named("a", 7), 1, "ledger")
         await write(node, named("a", 9), 0, "ledger")
@@ -69,6 +70,8 @@ async def test_names(tmp_path: Path) -> None:
         await answer(tmp_path, NamesRequest("nowhere"))
     with pytest.raises(ControlError, match="no partition 7"):
         await answer(tmp_path, NamesRequest("ledger", 7))
+    with pytest.raises(ControlError, match=r"not tracked in topic plain: its message\.deduplication\.enable"):
+        await answer(tmp_path, NamesRequest("plain"))
     assert content(tmp_path) == before
 
 
