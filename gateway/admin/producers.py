@@ -63,7 +63,8 @@ class ProducerRow(msgspec.Struct, frozen=True):
 
     `age_ms` is the time since the producer's last append, by the gateway's clock; `last_timestamp` is the
     timestamp of its newest record. `retained_batches` counts the batches whose retry the gateway still
-    answers with their first offset. `client` is None where nobody knows it.
+    answers with their first offset. Over the Kafka protocol `last_offset`, `age_ms` and `retained_batches`
+    are None: nobody tells them. `client` is None where nobody knows it.
     """
 
     topic: TopicName
@@ -127,7 +128,7 @@ def producers(opened: Opened[Asker], topic: OnlyTopic = None, partition: OnlyPar
                        not written since the gateway started, or newer ones are tracked in its place
 
     The same as Kafka's DescribeProducers answers (kafka-transactions.sh describe-producers), with offset,
-    age and batches.
+    age and batches. With --bootstrap these three are unknown, and nothing is counted.
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)

@@ -84,8 +84,9 @@ if TYPE_CHECKING:
 class HangingTransaction(msgspec.Struct, frozen=True):
     """A transaction that a partition has open from `first_offset` on, and why it counts as hanging.
 
-    `reason` is UNKNOWN_PRODUCER, NOT_PART or OVERDUE. `age_ms` is the time since the producer last wrote to
-    the partition, by the gateway's clock; `last_timestamp` is the timestamp of its newest record.
+    `reason` is UNKNOWN_PRODUCER, NOT_PART or OVERDUE. `last_timestamp` is the timestamp of the producer's
+    newest record in the partition. `age_ms` is the time since the producer wrote it, by the gateway's clock;
+    over the Kafka protocol the time since `last_timestamp`, by the clock of the machine that asks.
     """
 
     broker_id: int
