@@ -6,7 +6,8 @@ name the cluster and the node that it means to reach (KIP-1242). Where another g
 behind one address or after an address has a new owner, it gets REBOOTSTRAP_REQUIRED and asks the bootstrap
 servers again; one of the two names without the other gets INVALID_REQUEST. The answer lists those of
 Kafka's features that this node serves, at the level of a new cluster (KIP-584). By `transaction.version` 2
-clients choose between the two protocols of transactions (KIP-890). Source: Kafka's
+clients choose between the two protocols of transactions (KIP-890). An API that only gateways ask
+(`is_between_gateways`: BrokerHeartbeat) is listed only where there are several gateways. Source: Kafka's
 KafkaApis.handleApiVersionsRequest, ApiVersionsRequest.isValid.
 """
 

@@ -4,7 +4,9 @@ gateway, or take a drain back. Rights: `CLUSTER_ACTION` on the cluster.
     an offset that this gateway lacks        the gateway reads the metadata, and answers when it has it
     200 ms later, or without such an offset  the answer says whether it has it
     `want_shut_down`                         the broker hands over what it leads; `should_shut_down`:
-                                             it leads nothing any more
+                                             it leads nothing any more. The broker itself plans its
+                                             moves (`planned_moves` in metadata/leadership.py), and
+                                             carries them out (runtime/topics/partition_moves.py)
     `want_shut_down`, and no successor       INVALID_REQUEST
     `want_shut_down` for a worker of a data  POLICY_VIOLATION
     directory without a bucket
@@ -12,6 +14,8 @@ gateway, or take a drain back. Rights: `CLUSTER_ACTION` on the cluster.
     the epoch −2 with `want_shut_down`       nothing is ordered; NO_REASSIGNMENT_IN_PROGRESS where the broker
                                              lives and is not drained
     an unknown broker, another epoch         BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
+    a drain of a broker that has ended, or   BROKER_ID_NOT_REGISTERED
+    the end of its drain
     without CLUSTER_ACTION on the cluster    CLUSTER_AUTHORIZATION_FAILED, and nothing is read
     at a gateway that serves alone           the connection is closed, as for an unknown API
 
@@ -127,7 +131,8 @@ async def _set_draining(
 
 def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
     """Order a live broker to hand over all it leads; new partitions avoid it until it registers again.
-    Moves to it that were ordered before go to another replica, or are taken back.
+    Moves to it that were ordered before go to another replica, or are taken back. The broker reads the order
+    in the metadata, and plans and does its moves itself (runtime/topics/partition_moves.py).
     """
     live = image.brokers.live(node_id) if image.brokers.by_id else ()
     if node_id not in live:

@@ -6,6 +6,9 @@ NOT_ENOUGH_REPLICAS before anything is written. Every client takes this error as
 written, send the batch again. librdkafka and aiokafka give up on THROTTLING_QUOTA_EXCEEDED. The error message
 names the quota.
 
+Batches come here from a decoded request, from a repeat of an earlier one (`ProduceRepeats` in produce.py),
+and from one that waited (produce_late.py). All are judged alike.
+
 The answer waits for the flush of the records. A local disk writes or fails, so nobody waits for long. A
 bucket may be away for hours, so the wait for it ends when the time is up that the client gave. Records whose
 wait has ended stay in the log and become durable later; a producer that sends them again is answered with
