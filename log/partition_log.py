@@ -687,8 +687,10 @@ class PartitionLog:
         with self.reading():
             return self.segments.first_not_before(self.config, timestamp_ms, self.log_start_offset)
 
-    def offset_of_max_timestamp(self) -> TimestampAndOffset | None:
-        """Return the first record with the largest timestamp, even a deleted one. Raises LogError."""
+    def first_of_largest_timestamp(self) -> TimestampAndOffset | None:
+        """Return the first record with the largest timestamp, even a deleted one, as looked up in
+        log/segments/reader.py. Raises LogError.
+        """
         self.check_online()
         with self.reading():
             return self.segments.first_of_largest(self.config)

@@ -71,7 +71,7 @@ def read_everything(log: PartitionLog, written: list[Written]) -> None:
 
 def by_time(log: PartitionLog) -> list[object]:
     return [log.first_not_before(timestamp) for timestamp in range(1_000, 1_030, 3)] + [
-        log.offset_of_max_timestamp()
+        log.first_of_largest_timestamp()
     ]
 
 

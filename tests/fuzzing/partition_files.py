@@ -263,7 +263,7 @@ def _sound_batches(records: bytes) -> Iterator[bytes]:
 
 def _look_up(log: PartitionLog) -> None:
     """Look up offsets and timestamps, as consumers do."""
-    log.offset_of_max_timestamp()
+    log.first_of_largest_timestamp()
     for timestamp in (0, NOW_MS, NOW_MS + 5, 2**62):
         log.first_not_before(timestamp)
     log.segments.aborted_between(log.log_start_offset, log.log_end_offset)

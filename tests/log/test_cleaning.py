@@ -167,7 +167,7 @@ def test_finding_by_time_passes_over_what_is_gone(tmp_path: Path) -> None:
     assert found is not None
     assert (found.offset, found.timestamp) == (3, 30)
     assert log.first_not_before(40) is None
-    assert log.offset_of_max_timestamp() is None
+    assert log.first_of_largest_timestamp() is None
 
 
 def test_records_that_were_there_before_the_topic_was_compacted(tmp_path: Path) -> None:

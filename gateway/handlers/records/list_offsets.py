@@ -4,9 +4,13 @@
     timestamp  answer
     −1         the high watermark (read_committed: the last stable offset)
     −2, −4     the log start offset (−4: the local log start; all segments are local)
-    −3         the first offset that holds the largest timestamp
-    −5, −6     none: there is no tiered storage (v9, v11)
-    ≥ 0        the first offset whose timestamp is not before it, or −1
+    −3         the first offset that holds the largest timestamp, also below the log start offset
+    −5, −6     none (−1): there is no tiered storage (v9, v11)
+    ≥ 0        the first offset whose timestamp is not before it
+
+−3 and ≥ 0 get none (−1) where there is no such record, or it is at or beyond the answer to −1. A batch of
+more records than `seqgate.batch.decoded.max.records` is not decoded, and its base offset (for ≥ 0 the log
+start offset, if that is higher) stands for all its records.
 
 Topics that the client may not describe come last, with TOPIC_AUTHORIZATION_FAILED whether they exist or not.
 An isolation level (v2) that the protocol does not define gets UNKNOWN_SERVER_ERROR beside all partitions,
@@ -138,7 +142,8 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
         return _Found(ErrorCode.none, -1, start_offset, log.epochs.at(start_offset))
     if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
         return _Found(ErrorCode.none)
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.first_not_before(timestamp)
+    is_largest = timestamp == MAX_TIMESTAMP
+    found = log.first_of_largest_timestamp() if is_largest else log.first_not_before(timestamp)
     if found is None or found.offset >= end_offset:
         return _Found(ErrorCode.none)
     return _Found(ErrorCode.none, found.timestamp, found.offset, found.leader_epoch)

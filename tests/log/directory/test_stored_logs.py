@@ -260,7 +260,7 @@ def test_the_oldest_timestamp_is_that_of_the_oldest_segment(tmp_path: Path) -> N
     fill(log, 30)
     assert len(log.segments) > 1
     flush(log)
-    largest = log.offset_of_max_timestamp()
+    largest = log.first_of_largest_timestamp()
     assert largest is not None
     directory.close()
     (stored,) = open_directory(tmp_path).stored().values()

@@ -52,7 +52,7 @@ def test_a_timestamp_that_is_not_the_batch_s(tmp_path: Path, change_ms: int) -> 
         found = log.first_not_before(NOW_MS + 10 * number)
         assert found is not None
         assert found.offset == number
-    found = log.offset_of_max_timestamp()
+    found = log.first_of_largest_timestamp()
     assert found is not None
     assert found.offset == 29
 

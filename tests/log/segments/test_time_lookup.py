@@ -37,7 +37,7 @@ def test_times_out_of_order_find_the_first_that_is_late_enough(tmp_path: Path) -
         found = log.first_not_before(asked)
         assert found is not None
         assert found.offset == next(index for index, time in enumerate(times) if time >= asked)
-    largest = log.offset_of_max_timestamp()
+    largest = log.first_of_largest_timestamp()
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (20, 6)
 
@@ -49,7 +49,7 @@ def test_log_append_time_answers_with_the_base_offset(tmp_path: Path) -> None:
     found = log.first_not_before(NOW_MS + 4)
     assert found is not None
     assert (found.offset, found.timestamp) == (12, NOW_MS + 4)
-    largest = log.offset_of_max_timestamp()
+    largest = log.first_of_largest_timestamp()
     assert largest is not None
     assert largest.offset == 27
 
@@ -61,7 +61,7 @@ def test_a_record_above_the_limit_of_the_topic_is_not_decompressed(tmp_path: Pat
     with pytest.raises(InvalidRecord, match=r"max\.decompressed\.message\.bytes is 1"):
         log.first_not_before(NOW_MS)
     with pytest.raises(InvalidRecord):
-        log.offset_of_max_timestamp()
+        log.first_of_largest_timestamp()
 
 
 def test_after_deletion(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_after_deletion(tmp_path: Path) -> None:
     found = log.first_not_before(0)
     assert found is not None
     assert found.offset == 25
-    largest = log.offset_of_max_timestamp()
+    largest = log.first_of_largest_timestamp()
     assert largest is not None
     assert largest.offset == 40, "the segment with the largest one is gone"
 
@@ -84,17 +84,17 @@ def test_largest_of_records_below_the_log_start(tmp_path: Path) -> None:
     flush(log)
     delete_records(log, -1)
     assert log.first_not_before(0) is None
-    largest = log.offset_of_max_timestamp()
+    largest = log.first_of_largest_timestamp()
     assert largest is not None
     assert largest.offset == 4
 
 
 def test_without_timestamps(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
-    assert log.offset_of_max_timestamp() is None
+    assert log.first_of_largest_timestamp() is None
     assert log.first_not_before(0) is None
     fill(log, 20, timestamp=-1, step_ms=0)
-    largest = log.offset_of_max_timestamp()
+    largest = log.first_of_largest_timestamp()
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (-1, 0)
     assert log.first_not_before(0) is None
@@ -111,7 +111,7 @@ def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
     beyond = log.first_not_before(NOW_MS + 120)
     assert beyond is not None
     assert (beyond.offset, beyond.timestamp) == (4, NOW_MS + 140)
-    assert log.offset_of_max_timestamp() == beyond
+    assert log.first_of_largest_timestamp() == beyond
 
 
 def test_a_lookup_by_time_decodes_no_record_headers(tmp_path: Path) -> None:
@@ -134,4 +134,4 @@ def test_a_lookup_by_time_decodes_no_record_headers(tmp_path: Path) -> None:
     found = log.first_not_before(NOW_MS + 10)
     assert found is not None
     assert (found.offset, found.timestamp) == (1, NOW_MS + 10)
-    assert log.offset_of_max_timestamp() == log.first_not_before(NOW_MS + 20)
+    assert log.first_of_largest_timestamp() == log.first_not_before(NOW_MS + 20)

@@ -58,14 +58,14 @@ class TestAppending:
         assert send(log, 1, 2, producer_id=7)._replace(batch=None) == Appended(2, 3, -1, 0, True, 3)
         assert send(log, 3, producer_id=7, sequence=2)[:2] == (4, 4)
         assert values(log) == [(0, 1), (1, 2), (4, 3)]
-        assert log.offset_of_max_timestamp() is not None
+        assert log.first_of_largest_timestamp() is not None
 
     @pytest.mark.parametrize("time", ["CreateTime", "LogAppendTime"])
     def test_an_empty_batch_has_no_time(self, tmp_path: Path, time: str) -> None:
         log = open_log(tmp_path, replace(LARGE, message_timestamp_type=time))
         send(log, 1)
         send(log, 1, producer_id=7, now_ms=NOW_MS + 5)
-        found = log.offset_of_max_timestamp()
+        found = log.first_of_largest_timestamp()
         assert found is not None
         assert found[:2] == (NOW_MS, 0)
         assert log.first_not_before(NOW_MS + 1) is None
