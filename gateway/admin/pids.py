@@ -296,7 +296,8 @@ def claim(
     """Claim a block for use outside the gateways. Says what it would claim, and asks.
 
     The gateways will never hand these ids out. Gateways claim their own blocks by themselves. A claim can't
-    be taken back. With --json the command never asks: without --yes it only reports.
+    be taken back, and is refused where fewer ids are left. With --json the command never asks: without --yes
+    it only reports.
     """
     from seqgate.pid_allocator import block_at  # noqa: PLC0415 - slow to import
 

@@ -335,8 +335,8 @@ def _topic_id(topic: Any) -> str:
 
 
 def describe_topics(cluster: Cluster, names: Sequence[str]) -> list[TopicDescription]:
-    """Return the topics with their partitions and the configurations that are set on them. Raises NoTopic,
-    which names the most similar topic. Where a leader does not answer, no partition has offsets.
+    """Return the topics with their partitions and the configurations that are set on them. Raises NoTopic:
+    there is no topic X, the most similar one is Y. Where a leader does not answer, no partition has offsets.
     """
     from seqgate.gateway.admin.configs import described  # noqa: PLC0415 - a list does not need it
     from seqgate.gateway.admin.remote.cluster import is_led  # noqa: PLC0415 - slow to import

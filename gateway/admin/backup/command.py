@@ -3,6 +3,8 @@
 The commands with their rows, and all that they do for a data directory; `bucket.py` makes and restores
 backups of a bucket. There one gateway is asked `backup.cut`, which holds all of them at one moment.
 
+`Repository.manifests` in `backup/repository.py` finds the backups, complete and unfinished ones.
+
 A verification and a restore refuse a backup that is unfinished, damaged or of a newer release
 (`manifest_of_complete` in `backup/repository.py`). A restore also refuses a directory that is not empty
 (`restore_files`), and an address that holds an object (`BucketRestore` in `bucket.py`) or another's

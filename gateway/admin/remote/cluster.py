@@ -491,7 +491,7 @@ class Cluster:
         )
 
     def existing_topics(self, names: Sequence[str]) -> list[Any]:
-        """Return the metadata of these topics. Raises NoTopic when one does not exist."""
+        """Return the metadata of these topics. Raises NoTopic: there is no topic X."""
         by_name = {topic.name: topic for topic in self.all_topics()}
         for name in names:
             if name not in by_name:

@@ -333,7 +333,9 @@ Ending: TypeAlias = "ClusterEnding | LiveEnding"
 
 
 async def abort_transaction(source: Ending, request: AbortTransactionRequest) -> TransactionAbort:
-    """Fence the producer and abort its transaction, if `execute` is set."""
+    """Fence the producer and abort its transaction, if `execute` is set. Raises ControlError where there is
+    no such id, or no open transaction.
+    """
     name = request.transactional_id
     before = source.find(name)
     _check_is_open(before, request)

@@ -660,6 +660,9 @@ def _listeners(
 
 
 def _names(context: RequestContext[TopicServices], resource_type: int) -> Collection[str]:
+    """Return the names of all topics or brokers, or of the resources of another type that have
+    configurations.
+    """
     image = context.services.metadata_log.image
     if resource_type == TOPIC_RESOURCE:
         return image.topics_by_name

@@ -8,9 +8,9 @@
     anything else, or more than that        UNKNOWN_TOPIC_OR_PARTITION for each partition of the request
     without DESCRIBE on the cluster         CLUSTER_AUTHORIZATION_FAILED, and no partitions
 
-In a cluster there is no quorum: each gateway appends to one log in the bucket, so a change is durable for all
-of them at once, and every voter has the same offset. Source: Kafka's
-KafkaRaftClient.handleDescribeQuorumRequest.
+In a cluster there is no quorum: each gateway appends to one log in the bucket (`SharedLog` in
+cluster/metadata/shared_log.py), so a change is durable for all of them at once, and every voter has the same
+offset. Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ topic (or this, to create it); `DESCRIBE` on the cluster (else the list of autho
     topics empty                 no topics, only the brokers
     topic ids (v12 on)           these topics; names beside ids are ignored, as in Kafka
     unknown name                 UNKNOWN_TOPIC_OR_PARTITION; the topic is created in the background if allowed
+    unknown, no legal name       INVALID_TOPIC_EXCEPTION, and nothing is created
     unknown id                   UNKNOWN_TOPIC_ID
     without DESCRIBE             TOPIC_AUTHORIZATION_FAILED: by name whether the topic exists or not, by id
                                  only if it exists, with a null name; all topics leave it out

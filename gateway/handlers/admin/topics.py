@@ -4,9 +4,10 @@ CreateTopics (key 19, versions 2-7): create topics with their partitions and con
 `CREATE` on the cluster; `CREATE` on the topic (or this); `DESCRIBE_CONFIGS` on the topic (else the answer has
 no configuration).
 
-Each topic succeeds or fails by itself. The answer leaves when the topics are durable and their logs exist.
-From v5 on it has the effective configuration, from v7 on the topic id. While no gateway has joined the
-cluster, which a gateway does right after its start, the error is NOT_CONTROLLER, upon which clients retry.
+Each topic succeeds or fails by itself. The answer leaves when the topics are durable, and the other gateways
+know them or are late; a log is created when it is first used. From v5 on the answer has the effective
+configuration, from v7 on the topic id. While no gateway has joined the cluster, which a gateway does right
+after its start, the error is NOT_CONTROLLER, upon which clients retry.
 
 The right is checked before anything but repeated names and that of the metadata log, so a refusal does not
 tell whether the topic exists; refused topics are listed last. From v5 on a topic is created for a client
@@ -115,21 +116,23 @@ async def handle_create_topics(context: RequestContext[TopicServices], request: 
             log_change(context, "created topic", names)
 
     asked = [topic.name for topic, _ in topics]
-    results = await _results_once_durable_with_logs(context, decide, request.timeout, note, asked)
+    results = await _results_once_durable(context, decide, request.timeout, note, asked)
     results += [TopicResult(name=name, error=_DENIED) for name in sorted(denied)]
     return context.answer(
         topics=tuple([_result(context, result, undescribed) async for result in in_slices(results)])
     )
 
 
-async def _results_once_durable_with_logs(
+async def _results_once_durable(
     context: RequestContext[TopicServices],
     decide: Decide[list[TopicResult]],
     time_limit: timedelta,
     note: Callable[[list[TopicResult]], None],
     names: Iterable[str],
 ) -> list[TopicResult]:
-    """Carry out the change; return its results, or the error of the whole change for each name."""
+    """Carry out the change; return its results once it is durable and known, or the error of the whole change
+    for each name.
+    """
     results = await change_metadata_until_it_counts(context, decide, time_limit, note=note)
     if isinstance(results, ApiError):
         return [TopicResult(name=name, error=results) for name in names]
@@ -228,7 +231,7 @@ async def handle_create_partitions(context: RequestContext[TopicServices], reque
             )
 
     names = [topic.name for topic in topics]
-    results = await _results_once_durable_with_logs(context, decide, request.timeout, note, names)
+    results = await _results_once_durable(context, decide, request.timeout, note, names)
     refusal = ApiError(ErrorCode.topic_authorization_failed)
     results = [TopicResult(name=name, error=refusal) for name in sorted(denied)] + results
     rows = [

@@ -1,12 +1,15 @@
 """ShareFetch (key 78, versions 1–2): acquire records, and acknowledge earlier ones in the same request
 (KIP-932). Rights: `READ` on the group; `READ` on the topic.
 
-The member holds the records of the answer until it acknowledges them or their lock times out. Delayed records
-(`delivery.delay.header`) are skipped until they are due. `SharePartition.acquire` in
-`coordinator/share/share_partition.py` decides which records the member gets. When no record can be acquired,
-the request waits for `max_wait`; it tries again when a delayed record is due. A request asks for its rights
-once, when it begins. `handle_fetch` in `handlers/sharing/share_fetch.py` decides about the session, the
-rights and the waiting. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+The member holds the records of the answer until it acknowledges them, or their lock times out, or its session
+or connection ends, or the leader of the partition changes. Delayed records (`delivery.delay.header`) are
+skipped until they are due. `SharePartition.acquire` in `coordinator/share/share_partition.py` decides which
+records the member gets. When no record can be acquired, the request waits for `max_wait`; it tries again when
+the high watermark moves, when records are released, and when a delayed record is due. A request with
+acknowledgements never waits, and none waits for one partition while another has records or an error. A
+request asks for its rights once, when it begins. `check_request` decides about the group and the right to
+read as its member, `open_session` about the session, `_fetch` and `_wait` about the waiting. Source: Kafka's
+KafkaApis.handleShareFetchRequest, DelayedShareFetch.
 
 A group acquires whole batches. A group that reads committed records skips an aborted batch as if the log did
 not contain it: the bytes of the answer may contain the batch, but nobody acquires it. Source: Kafka's

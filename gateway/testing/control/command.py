@@ -1,5 +1,6 @@
 """`seqgate faults`: orders, lists and ends faults of a gateway that runs with --test-control, and stops,
-starts and restarts the broker, and moves its clock. `routes.py` answers in the gateway's process.
+starts and restarts the broker, and moves its clock. The routes in `routes.py` answer in the gateway's
+process, and refuse there; the commands print their sentences.
 """
 
 from __future__ import annotations
