@@ -40,7 +40,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "status": ("admin.status", "status"),
     "console": ("console.command", "console"),
     "cluster": ("admin.cluster.command", "app"),
-    "faults": ("testing.control.command", "app"),
+    "faults": ("testing.control.faults_command", "app"),
     "certify": ("certify.command", "certify"),
     "logs": ("admin.logs", "logs"),
     "tasks": ("admin.tasks", "tasks"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seqgate.gateway.certify.application import Application
     from seqgate.gateway.certify.scripts import Scene, Script, Struck
     from seqgate.gateway.testing import Broker, StoredRecord
-    from seqgate.gateway.testing.exactly_once import Reordered, Value
+    from seqgate.gateway.testing.differences import Reordered, Value
 
 
 @command
@@ -459,7 +459,7 @@ class Findings(msgspec.Struct, frozen=True):
         return any((self.lost, self.doubled, self.reordered, self.unexpected))
 
     def complaints(self) -> Iterator[str]:
-        from seqgate.gateway.testing.exactly_once import shown  # noqa: PLC0415 - slow to import
+        from seqgate.gateway.testing.differences import shown  # noqa: PLC0415 - slow to import
 
         if self.lost:
             yield f"lost {_some([shown(value) for value in self.lost])}"
@@ -484,7 +484,7 @@ def find(sent: Sequence[bytes], stored: Sequence[StoredRecord], ending: ScriptEn
     """Return what is wrong with stored records, of the values `sent`, each once, in their order. A value that
     is not stored is lost only if the application claimed that it is acknowledged.
     """
-    from seqgate.gateway.testing.exactly_once import differences  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.testing.differences import differences  # noqa: PLC0415 - slow to import
 
     wrong = differences(stored, sent)
     doubled = set(wrong.doubled)
@@ -567,7 +567,7 @@ def _row(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def _findings(findings: Findings) -> dict[str, Any]:
-    from seqgate.gateway.testing.control.command import shown  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.testing.control.faults_command import shown  # noqa: PLC0415 - slow to import
 
     return {
         "lost": [shown(value) for value in findings.lost],

@@ -31,7 +31,7 @@ from seqgate.gateway.protocol.messages import is_flexible, request_schema
 from seqgate.gateway.protocol.produce_codec import produce_reader
 from seqgate.gateway.server.dispatcher import Dispatcher, Requests
 from seqgate.gateway.testing.data_directory import TemporaryDirectory, empty
-from seqgate.gateway.testing.exactly_once import explain_differences
+from seqgate.gateway.testing.differences import explain_differences
 from seqgate.gateway.testing.faults import Effect, Fault, Faults, Kind, RequestFacts
 from seqgate.gateway.testing.inside import BrokerClock, DurablePart, Inside, ShiftedLoop, ShiftedMachine
 from seqgate.gateway.testing.stored import StoredProducer, StoredRecord, fetched_records

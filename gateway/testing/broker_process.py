@@ -25,7 +25,7 @@ from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.config.load import has_settings
 from seqgate.gateway.testing.broker import AnyBroker
-from seqgate.gateway.testing.control.command import TIMEOUT_S, ControlRefused, ask, shown
+from seqgate.gateway.testing.control.faults_command import TIMEOUT_S, ControlRefused, ask, shown
 from seqgate.gateway.testing.control.routes import read_record
 from seqgate.gateway.testing.data_directory import empty
 from seqgate.gateway.testing.faults import FaultOrders

@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from seqgate.gateway.testing.broker import Broker, NotNow
 from seqgate.gateway.testing.data_directory import TemporaryDirectory
-from seqgate.gateway.testing.exactly_once import explain_differences
+from seqgate.gateway.testing.differences import explain_differences
 from seqgate.gateway.testing.stored import StoredRecord
 
 CLUSTER_SETTINGS: Final[Mapping[str, str]] = {

@@ -16,8 +16,8 @@ from urllib.parse import unquote
 import msgspec
 
 from seqgate.gateway.testing.broker import BrokerThread, NotNow
-from seqgate.gateway.testing.control.command import read, shown
-from seqgate.gateway.testing.exactly_once import explain_differences
+from seqgate.gateway.testing.control.faults_command import read, shown
+from seqgate.gateway.testing.differences import explain_differences
 from seqgate.gateway.testing.faults import Fault, Faults, Kind
 from seqgate.gateway.testing.stored import StoredRecord
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.testing import BrokerProcess
-from seqgate.gateway.testing.control.command import ask
+from seqgate.gateway.testing.control.faults_command import ask
 from seqgate.gateway.testing.data_directory import VARIABLE
 from tests.support.wire import Wire
 

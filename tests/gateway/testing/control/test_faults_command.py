@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from seqgate.gateway.testing.control.command import order
+from seqgate.gateway.testing.control.faults_command import order
 from seqgate.gateway.testing.control.routes import FAULTS
 
 

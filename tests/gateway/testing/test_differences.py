@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.testing import Broker, StoredRecord
-from seqgate.gateway.testing.exactly_once import explain_differences
+from seqgate.gateway.testing.differences import explain_differences
 from tests.gateway.testing.exchanges import produce
 
 
