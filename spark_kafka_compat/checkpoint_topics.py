@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -36,6 +37,10 @@ logger = logging.getLogger(__name__)
 IDS_FILE = "topic-ids.json"
 LAND_ELSEWHERE = "Land the topic under another path with a checkpoint of its own."
 _OFFSETS_FOLDER = "offsets"
+_changing_ids = threading.Lock()
+"""Held while stored ids are read, compared and replaced: Spark's threads tell of an earlier run's progress
+while the next run starts.
+"""
 
 Complaints = dict[str, str]
 """A sentence for each topic that the checkpoint's offsets do not fit."""
@@ -80,11 +85,12 @@ class CheckpointTopics:
         stored = self._stored_offsets(self._files)
         read = {place.topic for place in stored}
         found = self._found(read, must_exist=False) if topics is None else self._found(topics)
-        self._read_again(self._files)
-        complaints = self._compared(found.topic_ids, read)
-        unchecked = {place: offset for place, offset in stored.items() if place.topic not in self._known}
-        complaints |= past_the_end(unchecked, found.ranges, self.checkpoint, self._remedy)
-        self._keep(self._files, found.topic_ids, complaints)
+        with _changing_ids:
+            self._read_again(self._files)
+            complaints = self._compared(found.topic_ids, read)
+            unchecked = {place: offset for place, offset in stored.items() if place.topic not in self._known}
+            complaints |= past_the_end(unchecked, found.ranges, self.checkpoint, self._remedy)
+            self._keep(self._files, found.topic_ids, complaints)
         return complaints
 
     def complaints(self, topics: Collection[str]) -> Complaints:
@@ -97,11 +103,12 @@ class CheckpointTopics:
                 topic_ids |= topic_ids_of(self._spark, self._bootstrap, [topic], self.options)
             except EndpointError:
                 continue  # the topic is gone, which Spark itself reports
-        self._read_again(self._files)
-        complaints = self._compared(topic_ids, topic_ids)
-        # The directory of a temporary checkpoint is deleted when its query ends, and must not come back.
-        if self._files.exists(self.checkpoint):
-            self._keep(self._files, topic_ids, complaints)
+        with _changing_ids:
+            self._read_again(self._files)
+            complaints = self._compared(topic_ids, topic_ids)
+            # The directory of a temporary checkpoint is deleted when its query ends, and must not come back.
+            if self._files.exists(self.checkpoint):
+                self._keep(self._files, topic_ids, complaints)
         return complaints
 
     def _found(self, topics: Collection[str], *, must_exist: bool = True) -> PartitionRanges:
