@@ -63,6 +63,7 @@ class Transactions(World):
         self.producers = [first, first.heir()]
         self.added: set[tuple[int, int]] = set()
         self.last: dict[tuple[int, int], object] = {}
+        self.has_kept_epoch = False
         self.offset = 0
 
     def init(self, number: int) -> None:
@@ -136,9 +137,15 @@ class Transactions(World):
 
     def end(self, number: int, commit: bool, version: int) -> None:
         """End the transaction. In the same epoch no batch of it is sent again, as no client does: Kafka would
-        answer with its offset, and refuse the next one as out of order.
+        answer with its offset, and refuse the next one as out of order. A fenced instance does not end what
+        its successor has ended so, because its answer has a known difference.
         """
-        self.producers[number].end(commit, version)
+        producer = self.producers[number]
+        newest = max(one.producer_epoch for one in self.producers)
+        if version == RAISES_EPOCH and self.has_kept_epoch and producer.producer_epoch < newest:
+            return
+        self.has_kept_epoch = version == KEEPS_EPOCH
+        producer.end(commit, version)
         self.added.clear()
         if version == KEEPS_EPOCH:
             self.last.clear()
