@@ -78,13 +78,15 @@ class ShareCoordinator:
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._leaving: Counter[str] = Counter()
         """The deletions of a group, or of topics in it, that are under way, by group."""
+        self._skipping: Counter[str] = Counter()
+        """The moves forward that are under way, by group."""
         self.waiters = ShareWaiters()
         self.when_changed: list[Callable[[SharePartitionKey], None]] = []
         """Called with the key of each state that has dead letters to be written."""
         self._deadlines = Deadlines(parts.clock, self._expire)
         self.stored = StoredShares(parts, self._changed)
         self.persister = SharePersister(self.stored, peers, node_id)
-        self.remote = RemoteShares(self.persister, self._changed, self._has_session, self._end_sessions)
+        self.remote = RemoteShares(self.persister, self._changed, self._is_read, self._end_sessions)
         parts.partitions.when_closed.append(self.remote.partition_closed)
         groups.when_sharer_gone.append(self.release_member)
 
@@ -108,8 +110,8 @@ class ShareCoordinator:
             for callback in self.when_changed:
                 callback(key)
 
-    def _has_session(self, group_id: str) -> bool:
-        return any(key[0] == group_id for key in self.sessions)
+    def _is_read(self, group_id: str) -> bool:
+        return group_id in self._skipping or any(key[0] == group_id for key in self.sessions)
 
     def limits(self, group_id: str) -> ShareLimits:
         """Return the limits on the records that a group acquires."""
@@ -214,10 +216,6 @@ class ShareCoordinator:
 
         Skipped records count as done, also those that a member has acquired. Raises Unavailable, LogError.
         """
-        if self.persister.is_elsewhere(key):
-            await self.open(key, partition)
-        elif self.stored.find(key) is None:
-            return 0
         skipped = 0
 
         def act(found: SharePartition) -> Sequence[StateBatch]:
@@ -225,7 +223,16 @@ class ShareCoordinator:
             skipped = found.undone_before(offset)
             return found.move_to(offset)
 
-        await self._keeper(key).change(key, act)
+        self._skipping[key.group_id] += 1
+        try:
+            if self.persister.is_elsewhere(key):
+                await self.open(key, partition)
+            elif self.stored.find(key) is None:
+                return 0
+            await self._keeper(key).change(key, act)
+        finally:
+            self._skipping -= Counter((key.group_id,))  # drops a group without moves
+            self.remote.drop_unread(key.group_id)
         return skipped
 
     def acquired(self, key: SharePartitionKey, found: SharePartition) -> None:

@@ -329,7 +329,10 @@ class _Led(msgspec.Struct, eq=False):
 
 
 class RemoteShares:
-    """The states by key, at most one for each partition that a share session of this gateway has read."""
+    """The states by key, at most one for each partition that a share session of this gateway has read.
+
+    No state of a group without a session is kept: a reset at the coordinator would not be noticed here.
+    """
 
     def __init__(
         self,
@@ -339,7 +342,7 @@ class RemoteShares:
         end_sessions: Callable[[str], None],
     ) -> None:
         """`wake` is called with the key of each changed state. `is_read` returns whether a group has a share
-        session here, and `end_sessions` ends the sessions of a deleted group.
+        session here or is being moved forward, and `end_sessions` ends the sessions of a deleted group.
         """
         self._persister = persister
         self._wake = wake
@@ -379,6 +382,7 @@ class RemoteShares:
         self._reading.pop(key, None)
         if not done.cancelled():
             done.exception()  # the requests that wait raise it; all of them may be gone
+        self.drop_unread(key.group_id)  # the last session may have ended during the read
 
     async def _read(
         self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], Awaitable[int]]
@@ -472,8 +476,8 @@ class RemoteShares:
         self.drop_unread(led.key.group_id)
 
     def drop_unread(self, group_id: str) -> None:
-        """Forget the stored states of a group that has no share session here any more; those with dead
-        letters are kept until the letters are written.
+        """Forget the stored states of a group that nobody reads here any more; those with dead letters are
+        kept until the letters are written.
         """
         if self._is_read(group_id):
             return

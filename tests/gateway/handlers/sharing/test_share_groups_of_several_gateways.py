@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from seqgate.gateway.coordinator.share.records import SharePartitionKey
+from seqgate.gateway.coordinator.share.records import SharePartitionKey, ShareState
 from seqgate.gateway.coordinator.share.share_partition import Acknowledgement
 from seqgate.gateway.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from seqgate.gateway.metadata.records import TopicRecord
@@ -165,6 +165,37 @@ async def test_sessions_that_end_release_records_and_forget_the_state(cluster: C
     found = stored_at(cluster.there)
     assert [(run.delivery_count, run.member_id) for run in found.runs] == [(1, "")]
     assert acquired(await fetch(cluster.here, TOPIC_ID, "b")) == [(0, 0)]
+
+
+async def test_a_reset_counts_after_a_session_that_ended_during_its_first_read(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await write(cluster.here, 5)
+    shares = cluster.here.services.coordinators.shares
+    with monkeypatch.context() as patched:
+        read = shares.persister.read
+
+        async def hangs_up(key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
+            state = await read(key, leader_epoch)
+            cluster.here.peer.hang_up()
+            return state
+
+        patched.setattr(shares.persister, "read", hangs_up)
+        assert acquired(await fetch(cluster.here, TOPIC_ID)) == []
+    assert shares.remote.find(KEY) is None
+    await cluster.there.services.coordinators.shares.begin_at(KEY, 4)
+    assert acquired(await fetch(cluster.here, TOPIC_ID, "b")) == [(4, 4)]
+
+
+async def test_a_reset_counts_after_a_move_of_a_group_without_members(cluster: Cluster) -> None:
+    await write(cluster.here, 5)
+    shares = cluster.here.services.coordinators.shares
+    source = cluster.here.services.partitions.registry.get(TOPIC, 0)
+    assert source is not None
+    assert await shares.skip_to(KEY, source, 3) == 3
+    assert await shares.skip_to(KEY, source, 2) == 0
+    await cluster.there.services.coordinators.shares.begin_at(KEY, 1)
+    assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(1, 4)]
 
 
 async def test_sessions_of_a_group_that_was_deleted_end(cluster: Cluster) -> None:
