@@ -172,10 +172,11 @@ LIMIT_SETTINGS = (
         "bytes is closed."
     ),
     _SHARED_LIMITS.number("seqgate.fetch.session.max.partitions", 1_000_000)(
-        "Partitions in all fetch sessions together, and the same number again in all share sessions, "
-        "unknown partitions included. Beyond the limit no fetch session begins, and a fetch session that "
-        "adds partitions is ended (FETCH_SESSION_ID_NOT_FOUND); the consumer then sends full requests. A "
-        "share session that adds partitions is refused with SHARE_SESSION_LIMIT_REACHED."
+        "Partitions in all fetch sessions together, and the same number again in all share sessions, unknown "
+        "partitions included. Fetch sessions that are idle for two minutes make room for others. Beyond the "
+        "limit no fetch session begins, and a fetch session that adds partitions is ended "
+        "(FETCH_SESSION_ID_NOT_FOUND); the consumer then sends full requests. A share session that adds "
+        "partitions is refused with SHARE_SESSION_LIMIT_REACHED."
     ),
     _SHARED_LIMITS.number("seqgate.group.members.max.bytes", 67_108_864)(
         "Bytes of the members of all groups in one partition of `__consumer_offsets`: their metadata, their "

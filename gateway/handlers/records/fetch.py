@@ -457,10 +457,9 @@ class Fetch:
             services = self.context.services
             cache = services.fetch_sessions
             session = None
-            if cache.has_room(len(rows)):
-                session = cache.create(
-                    self.context.api_version >= FIRST_TOPIC_ID_VERSION, self.context.node.clock.now_ms()
-                )
+            now_ms = self.context.node.clock.now_ms()
+            if cache.make_room(len(rows), now_ms):
+                session = cache.create(self.context.api_version >= FIRST_TOPIC_ID_VERSION, now_ms)
             if session is not None:
                 cache.partitions += len(rows)
                 session_id = session.session_id
@@ -680,14 +679,15 @@ def open_fetch(
         return None, ErrorCode.invalid_fetch_session_epoch
     if session.uses_topic_ids != (context.api_version >= FIRST_TOPIC_ID_VERSION):
         return None, ErrorCode.fetch_session_topic_id_error
-    if not cache.has_room(sum(key not in session.partitions for key in request.positions)):
+    now_ms = context.node.clock.now_ms()
+    cache.touch(session, now_ms)  # it does not make room for itself
+    if not cache.make_room(sum(key not in session.partitions for key in request.positions), now_ms):
         # a client without a session sends whole requests
         cache.remove(session.session_id)
         return None, ErrorCode.fetch_session_id_not_found
     before = len(session.partitions)
     _update(session, request)
     cache.partitions += len(session.partitions) - before
-    cache.touch(session, context.node.clock.now_ms())
     if not session.partitions:
         cache.remove(session.session_id)
         # A partition that the request both names and forgets is read once more.

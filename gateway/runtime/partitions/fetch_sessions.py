@@ -65,19 +65,30 @@ class FetchSessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def has_room(self, more: int) -> bool:
-        return self.partitions + more <= self.most_partitions
+    def make_room(self, more: int, now_ms: int) -> bool:
+        """Evict idle sessions until there is room for `more` partitions; return whether there is."""
+        if more > self.most_partitions:
+            return False
+        while self.partitions + more > self.most_partitions:
+            if not self._evict(now_ms):
+                return False
+        return True
+
+    def _evict(self, now_ms: int) -> bool:
+        """Evict the session that is idle for longest; return whether one was idle for long enough."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None or now_ms - oldest.last_used_ms < EVICTION_AGE_MS:
+            return False
+        self.remove(oldest.session_id)
+        self.evictions += 1
+        return True
 
     def create(self, uses_topic_ids: bool, now_ms: int) -> FetchSession | None:
         """Return a new session, or None when there is no room; the consumer then sends whole requests."""
         if self.slots <= 0:
             return None
-        if len(self._sessions) >= self.slots:
-            oldest = next(iter(self._sessions.values()))
-            if now_ms - oldest.last_used_ms < EVICTION_AGE_MS:
-                return None
-            self.remove(oldest.session_id)
-            self.evictions += 1
+        if len(self._sessions) >= self.slots and not self._evict(now_ms):
+            return None
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = random.randrange(1, 2**31)

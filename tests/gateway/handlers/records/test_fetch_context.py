@@ -1,8 +1,8 @@
-"""A fetch session ends with the request that removes its last partition."""
+"""The fetch session that a request continues: how it ends, and how it finds room."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,12 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.handlers.records import fetch
 from seqgate.gateway.handlers.records.fetch import Fetch, open_fetch
 from seqgate.gateway.protocol.fetch_codec import FetchPosition, FetchRequest
-from seqgate.gateway.runtime.partitions.fetch_sessions import SESSIONLESS, SessionPartition
+from seqgate.gateway.runtime.partitions.fetch_sessions import (
+    EVICTION_AGE_MS,
+    SESSIONLESS,
+    FetchSession,
+    SessionPartition,
+)
 from tests.gateway.handlers.support import Node, open_node
 
 VERSION = 12
@@ -25,12 +30,23 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         yield opened
 
 
-def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> Fetch:
-    """Remove the only partition of a session in a request that names `positions`; the session must end."""
-    session = node.services.partitions.fetch_sessions.create(False, node.clock.now_ms())
+def begun(node: Node) -> FetchSession:
+    """Return a new session with one partition."""
+    cache = node.services.partitions.fetch_sessions
+    session = cache.create(False, node.clock.now_ms())
     assert session is not None
     session.partitions[PLACE] = SessionPartition(POSITION)
-    node.services.partitions.fetch_sessions.partitions += 1
+    cache.partitions += 1
+    return session
+
+
+def continuing(
+    node: Node,
+    session: FetchSession,
+    positions: dict[tuple[str, int], FetchPosition],
+    forgotten: Sequence[tuple[str, int]] = (),
+) -> tuple[Fetch | None, ErrorCode]:
+    """Return the fetch of the session's next request."""
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=1,
@@ -39,11 +55,16 @@ def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> F
         session_id=session.session_id,
         session_epoch=session.session_epoch,
         positions=dict(positions),
-        forgotten=[PLACE],
+        forgotten=list(forgotten),
         replica_id=-1,
     )
-    context = node.context(fetch.API, VERSION)
-    found, error = open_fetch(context, request)
+    return open_fetch(node.context(fetch.API, VERSION), request)
+
+
+def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> Fetch:
+    """Remove the only partition of a session in a request that names `positions`; the session must end."""
+    session = begun(node)
+    found, error = continuing(node, session, positions, [PLACE])
     assert error is ErrorCode.none
     assert found is not None
     assert found.grouped([])[0] == SESSIONLESS
@@ -57,3 +78,14 @@ async def test_partitions_that_the_last_request_names_are_read_once_more(node: N
 
 async def test_a_last_request_without_partitions_reads_nothing(node: Node) -> None:
     assert not dict(forgetting(node, {}).wanted())
+
+
+async def test_a_session_that_grows_after_a_pause_gets_the_room_of_another(node: Node) -> None:
+    cache = node.services.partitions.fetch_sessions
+    cache.most_partitions = 2
+    growing, idle = begun(node), begun(node)
+    node.clock.time_ms += EVICTION_AGE_MS
+    found, error = continuing(node, growing, {("t", 1): POSITION})
+    assert (error, found is None) == (ErrorCode.none, False)
+    assert cache.get(idle.session_id) is None
+    assert (cache.get(growing.session_id), cache.partitions) == (growing, 2)
