@@ -40,7 +40,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from kio.schema.errors import ErrorCode
 
@@ -62,7 +62,7 @@ from seqgate.gateway.handlers.answering.rights import NOTHING, refused_ids
 from seqgate.gateway.protocol.frames import NodeEndpoint
 from seqgate.gateway.protocol.messages import milliseconds
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
-from seqgate.gateway.runtime.coordinators.share_coordinator import ShareSession
+from seqgate.gateway.runtime.coordinators.share_coordinator import ShareCoordinator, ShareSession
 from seqgate.gateway.runtime.loop.slices import in_slices
 from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.gateway.runtime.services import Services
@@ -434,19 +434,20 @@ class _ShareFetch(_ShareRequest):
             places = list(self.session.places)
             if hidden:
                 places = [place for place in places if place[0] not in hidden]
-            rows = await self._acquire_all(places)
-            left_s = deadline_s - loop.time()
-            if rows or not waits or left_s <= 0 or not places:
-                return rows
-            if not await self._wait(places, left_s):
-                waits = False
+            with _Watch(self.shares) as watch:
+                rows = await self._acquire_all(places, watch)
+                left_s = deadline_s - loop.time()
+                if rows or not waits or left_s <= 0 or not places:
+                    return rows
+                if not await self._wait(watch, left_s):
+                    waits = False
         return {}  # The member is gone, and nobody would acknowledge records that it acquires now.
 
     def _has_ended(self) -> bool:
         """Return whether the client has disconnected, or has begun a new session."""
         return self.shares.sessions.get(self.member) is not self.session
 
-    async def _acquire_all(self, places: Sequence[Place]) -> dict[Place, ShareFetchRow]:
+    async def _acquire_all(self, places: Sequence[Place], watch: _Watch) -> dict[Place, ShareFetchRow]:
         """Acquire from partition after partition until there is enough; partitions that gave records go last
         next time. Partitions that don't exist are named in every answer.
         """
@@ -463,7 +464,10 @@ class _ShareFetch(_ShareRequest):
             if isinstance(partition, ErrorCode):
                 rows[place] = ShareFetchRow(partition)
                 continue
-            row = await self._acquire(place, partition, left_bytes, left_records)
+            # Watch the partition before it is read: the partitions after it may take a while.
+            key = SharePartitionKey(self.request.group_id, *place)
+            watch.add(key, partition)
+            row = await self._acquire(key, partition, left_bytes, left_records)
             if row.error_code is not ErrorCode.none or row.acquired:
                 rows[place] = row
                 # Another request may have removed the partition from the session meanwhile.
@@ -474,11 +478,10 @@ class _ShareFetch(_ShareRequest):
         return rows
 
     async def _acquire(
-        self, place: Place, partition: Partition, max_bytes: int, max_records: int
+        self, key: SharePartitionKey, partition: Partition, max_bytes: int, max_records: int
     ) -> ShareFetchRow:
         context, request, shares, log = self.context, self.request, self.shares, partition.log
         try:
-            key = SharePartitionKey(request.group_id, *place)
             found = await shares.open(key, partition)
             while True:
                 if self._has_ended():
@@ -516,33 +519,41 @@ class _ShareFetch(_ShareRequest):
         partition.fetched_bytes += len(records)
         return ShareFetchRow(records=records, acquired=tuple(acquired))
 
-    async def _wait(self, places: Iterable[Place], left_s: float) -> bool:
+    async def _wait(self, watch: _Watch, left_s: float) -> bool:
         """Wait until a record may be available; return False when the gateway stops or time is up."""
-        shares = self.shares
-        happened = asyncio.Event()
-        watched = [
-            (SharePartitionKey(self.request.group_id, *place), partition)
-            for place in places
-            if not isinstance(partition := partition_of(self.context, place), ErrorCode)
-        ]
         next_due_ms = min(
-            (partition.log.record_states.next_due_ms for _, partition in watched), default=NEVER_DUE
+            (partition.log.record_states.next_due_ms for _, partition in watch.watched), default=NEVER_DUE
         )
         due_s = max(0, next_due_ms - self.context.node.clock.now_ms()) / 1000
-        waiter = object()
-        for key, partition in watched:
-            shares.waiters.add(key, happened.set)
-            partition.watch(waiter, happened.set)
         try:
-            await asyncio.wait_for(happened.wait(), min(left_s, due_s))
+            await asyncio.wait_for(watch.happened.wait(), min(left_s, due_s))
         except TimeoutError:
             if left_s <= due_s:
                 return False
-        finally:
-            for key, partition in watched:
-                shares.waiters.remove(key, happened.set)
-                partition.unwatch(waiter)
-        return not any(partition.closed for _, partition in watched)
+        return not any(partition.closed for _, partition in watch.watched)
+
+
+class _Watch:
+    """The partitions that one pass of a fetch reads; `happened` is set when one may have further records."""
+
+    def __init__(self, shares: ShareCoordinator) -> None:
+        self._waiters = shares.waiters
+        self.watched: list[tuple[SharePartitionKey, Partition]] = []
+        self.happened = asyncio.Event()
+
+    def add(self, key: SharePartitionKey, partition: Partition) -> None:
+        """Watch a partition until the block ends."""
+        self.watched.append((key, partition))
+        self._waiters.add(key, self.happened.set)
+        partition.watch(self, self.happened.set)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for key, partition in self.watched:
+            self._waiters.remove(key, self.happened.set)
+            partition.unwatch(self)
 
 
 def places_of(topics: Iterable[Any]) -> Iterator[tuple[Place, Any]]:

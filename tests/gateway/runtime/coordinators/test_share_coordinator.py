@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -15,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from seqgate.gateway.coordinator.group.epoch_group import LEAVING
 from seqgate.gateway.coordinator.group.share_group import ROWS
 from seqgate.gateway.coordinator.share.records import SharePartitionKey, Write
+from seqgate.gateway.handlers.sharing import share_fetch
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_group
 from seqgate.gateway.runtime.coordinators.shards import CoordinatorShards, Unavailable
 from seqgate.gateway.runtime.coordinators.share_coordinator import ShareWaiters
@@ -60,6 +62,23 @@ class TestAcquiring:
             assert acquired(await waiting) == []
             assert not shares.waiters
             assert acquired(await fetch(node, topic_id, "b")) == [(0, 2)]
+
+    async def test_records_that_come_before_a_fetch_waits_are_noticed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read = share_fetch.read
+
+        async def then_write(*asked: Any) -> share_fetch.Batches | None:
+            batches = await read(*asked)
+            if batches is None:
+                await write(node, 3)
+            return batches
+
+        async with open_node(tmp_path, *SETTINGS) as node:
+            topic_id = await begin(node)
+            monkeypatch.setattr(share_fetch, "read", then_write)
+            async with asyncio.timeout(60):
+                assert acquired(await fetch(node, topic_id, max_wait=timedelta(days=1))) == [(0, 2)]
 
     async def test_a_topic_that_is_created_anew_is_read_from_its_start(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
