@@ -94,10 +94,13 @@ async def handle_broker_heartbeat(context: RequestContext[TopicServices], reques
     if error:
         return _answer(context, error)
     image = metadata_log.image
+    broker = image.brokers.by_id.get(request.broker_id)
+    if broker is None:  # it was unregistered while the order became durable
+        return _answer(context, ErrorCode.broker_id_not_registered)
     return context.answer(
         error_code=ErrorCode.none,
         is_caught_up=has_it(image),
-        is_fenced=image.brokers.by_id[request.broker_id].fenced,
+        is_fenced=broker.fenced,
         should_shut_down=request.want_shut_down and not led_by(image, request.broker_id),
     )
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -19,8 +20,9 @@ from seqgate.gateway.handlers.admin.brokers import (
     undrain_broker,
     unregister_broker,
 )
-from seqgate.gateway.metadata.decision import Decision
+from seqgate.gateway.metadata.decision import ApiError, Decision
 from seqgate.gateway.metadata.membership import end_session
+from seqgate.gateway.metadata.records import UnregisterBrokerRecord
 from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
 from tests.gateway.backends.shared_changes import SharedChanges
 from tests.gateway.handlers.asking import Asking, HungUp
@@ -174,6 +176,22 @@ async def test_a_gateway_is_drained_until_it_leads_nothing(cluster: Cluster) -> 
     waiting = await cluster.hear(**{**drain, "broker_epoch": -2})
     assert waiting["error_code"] == ErrorCode.no_reassignment_in_progress
     assert image.brokers.draining() == [], "a command that waits for a drain orders none"
+
+
+async def test_a_gateway_that_is_unregistered_during_its_drain_is_unknown(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = brokers.change_metadata_until_it_counts
+
+    async def unregisters(context: Any, decide: Any) -> ApiError | None:
+        refused = await change(context, decide)
+        gone = Decision((UnregisterBrokerRecord(OTHER, 1),), None)
+        await cluster.there.services.topics.metadata_log.commit(lambda _: gone)
+        return refused
+
+    monkeypatch.setattr(brokers, "change_metadata_until_it_counts", unregisters)
+    answer = await cluster.hear(broker_id=OTHER, broker_epoch=-1, want_shut_down=True)
+    assert answer["error_code"] == ErrorCode.broker_id_not_registered
 
 
 async def test_a_client_without_the_right_causes_no_look(cluster: Cluster) -> None:
