@@ -154,7 +154,7 @@ class Meters(Generic[M]):
             if not meters:
                 return
             _, (_, used_ms) = next(iter(meters.items()))
-            if now_ms - used_ms[0] < IDLE_MS:
+            if abs(now_ms - used_ms[0]) < IDLE_MS:  # negative after the clock was set back
                 return
             meters.popitem(last=False)
 

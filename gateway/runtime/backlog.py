@@ -420,7 +420,8 @@ class RemoteReaders:
         self._answers = {
             node_id: answer
             for node_id, answer in self._answers.items()
-            if node_id in others and now_ms - answer.at_ms <= KEPT_MS
+            if node_id in others
+            and abs(now_ms - answer.at_ms) <= KEPT_MS  # negative after the clock was set back
         }
         for answer in self._answers.values():
             for place, readers in answer.found.items():

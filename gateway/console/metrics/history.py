@@ -209,13 +209,13 @@ class History:
     def add(self, time_ms: int, values: Mapping[Key, float | None]) -> None:
         """Add a sample. Values that are None, infinite or of too many series are left out."""
         with self._lock:
+            self._end_minute(time_ms)
             known = {
                 key: value
                 for key, value in values.items()
                 if value is not None and math.isfinite(value) and self._has_room(key, time_ms)
             }
             self._seen.update(dict.fromkeys(known, time_ms))
-            self._end_minute(time_ms)
             self._newest.add(time_ms, known)
             for key, value in known.items():
                 before, count = self._minute.get(key, (0.0, 0))
@@ -262,6 +262,7 @@ class History:
             self._day.add(_minute_of(newest_ms), self._so_far())
         else:
             self._day.cut(bisect_left(self._day.times, _minute_of(time_ms)))
+            self._seen = {key: min(seen, time_ms) for key, seen in self._seen.items()}
         self._minute.clear()
 
     def _so_far(self) -> dict[Key, float]:
@@ -479,7 +480,9 @@ class HistoryFile:
 
     def append(self, time_ms: int, values: Mapping[Key, float | None], written: Mapping[str, int]) -> None:
         """Write a sample that the history has just taken."""
-        if self._file is None and (self._failed_ms is None or time_ms < self._failed_ms + RETRY_MS):
+        failed_ms = self._failed_ms
+        # negative after the clock was set back
+        if self._file is None and (failed_ms is None or 0 <= time_ms - failed_ms < RETRY_MS):
             return
         known = {key: value for key, value in values.items() if value is not None and math.isfinite(value)}
         new = {

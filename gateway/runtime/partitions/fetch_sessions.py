@@ -77,7 +77,8 @@ class FetchSessionCache:
     def _evict(self, now_ms: int) -> bool:
         """Evict the session that is idle for longest; return whether one was idle for long enough."""
         oldest = next(iter(self._sessions.values()), None)
-        if oldest is None or now_ms - oldest.last_used_ms < EVICTION_AGE_MS:
+        # negative after the clock was set back
+        if oldest is None or abs(now_ms - oldest.last_used_ms) < EVICTION_AGE_MS:
             return False
         self.remove(oldest.session_id)
         self.evictions += 1

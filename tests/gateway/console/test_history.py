@@ -81,6 +81,10 @@ def test_series_points_names_and_topics_are_bounded() -> None:
     assert history.labels_of(LAG) == names[:2]
     history.add(BEGIN + QUARTER_MS, {key_of(LAG, names[1]): 1, key_of(LAG, names[2]): 1})
     assert history.labels_of(LAG) == names[1:], "the one without a value for longest goes"
+    history.add(BEGIN - QUARTER_MS, {key_of(LAG, names[1]): 1})
+    history.add(BEGIN - 1, {key_of(LAG, names[1]): 1})
+    history.add(BEGIN, {key_of(LAG, names[1]): 1, key_of(LAG, names[0]): 1})
+    assert history.labels_of(LAG) == names[1::-1], "also after the clock was set back"
     roomy = History()
     roomy.add(BEGIN, {key_of(LAG, {"group": "x" * LONGEST_NAME}): 1})
     assert roomy.labels_of(LAG) == []

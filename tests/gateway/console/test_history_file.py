@@ -173,6 +173,16 @@ def test_after_a_failure_the_file_is_written_anew(path: Path, monkeypatch: pytes
     assert expected[-1] == 8
 
 
+def test_a_clock_that_is_set_back_delays_no_new_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = filled(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_write", _full)
+        kept.add(BEGIN + DAY_MS, {LAGS: 5.0})
+    assert kept.file.trouble is not None
+    kept.add(BEGIN + MINUTE_MS, {LAGS: 6.0})
+    assert kept.file.trouble is None
+
+
 def of_cluster(path: Path, cluster_id: str | None = None) -> Kept:
     return Kept(path, cluster_id=cluster_id)
 

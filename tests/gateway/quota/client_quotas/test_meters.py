@@ -65,6 +65,16 @@ def test_idle_meters_make_room() -> None:
     assert len(meters) == 2
 
 
+def test_a_clock_that_is_set_back_makes_no_meter_stay() -> None:
+    limits = Limits()
+    limits.change((None, DEFAULT), 1.0)
+    meters: Meters[Meter] = Meters(Meter, 1)
+    first = meters.of(quota_of("a", limits), NOW_MS)
+    assert first is meters.of(quota_of("a", limits), NOW_MS - 1), "a small correction changes nothing"
+    meters.of(quota_of("b", limits), NOW_MS - 10 * IDLE_MS)
+    assert len(meters) == 1
+
+
 @given(
     st.integers(1, 5),
     st.lists(

@@ -97,6 +97,14 @@ async def test_a_silent_coordinator_counts_by_its_last_answer_for_a_while(cluste
     assert await measured(cluster) == 0
 
 
+async def test_a_clock_that_is_set_back_makes_no_answer_count_for_longer(cluster: Cluster) -> None:
+    await limited(cluster, REFUSE)
+    assert await measured(cluster) == RETRY
+    cluster.silent.add(OTHER)
+    cluster.here.clock.time_ms -= 10 * KEPT_MS
+    assert await measured(cluster) == 0
+
+
 async def test_a_coordinator_that_never_answered_limits_nobody(cluster: Cluster) -> None:
     cluster.silent.add(OTHER)
     await limited(cluster, REFUSE)

@@ -24,6 +24,8 @@ def test_a_full_cache_refuses_until_the_oldest_is_stale() -> None:
     assert cache.get(second.session_id) is None, "the longest idle session must be evicted"
     assert cache.get(first.session_id) is first
     assert (len(cache), cache.evictions) == (2, 1)
+    assert cache.create(True, 0) is None
+    assert cache.create(True, -1) is not None, "the clock was set back"
 
 
 def test_idle_sessions_make_room_for_partitions() -> None:
