@@ -181,6 +181,7 @@ class Gateway:
             services,
             Path(config.str("log.dirs")) if self._worker_start is None else self._worker_start.share.files,
             traffic=self._traffic,
+            seconds=self.machine.boot_seconds,
             metrics=self._metrics_text,
             restarts=self._restarts,
         )

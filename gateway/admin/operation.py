@@ -64,6 +64,8 @@ class LiveGateway(msgspec.Struct, dict=True):
     services: Services
     traffic: Callable[[], Traffic]
     started_at_ms: int
+    uptime_s: Callable[[], float]
+    """Returns the time since the start, however the clock was set meanwhile."""
     metrics: Callable[[], Awaitable[str]] | None = None
     """Returns the metrics in Prometheus's text format."""
     restarts: Restarts | None = None

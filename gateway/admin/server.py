@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -63,14 +64,19 @@ class ControlServer:
         directory: Path,
         *,
         traffic: Callable[[], Traffic] = Traffic,
+        seconds: Callable[[], float] = time.monotonic,
         metrics: Callable[[], Awaitable[str]] | None = None,
         restarts: Restarts | None = None,
     ) -> None:
-        """Take the gateway's `services` to answer about. `traffic` returns the listeners' counters, `metrics`
-        the text of the metrics, `restarts` restarts the process.
+        """Take the gateway's `services` to answer about. `traffic` returns the listeners' counters, `seconds`
+        the time of a clock that is never set, `metrics` the text of the metrics; `restarts` restarts the
+        process.
         """
         self.path = directory / SOCKET_NAME
-        self.gateway = LiveGateway(services, traffic, services.node.clock.now_ms(), metrics, restarts)
+        started_s = seconds()
+        self.gateway = LiveGateway(
+            services, traffic, services.node.clock.now_ms(), lambda: seconds() - started_s, metrics, restarts
+        )
         """The gateway as operations see it."""
         self._is_kept = False
         """Whether the socket stays open for the process that takes the place of this one."""

@@ -698,7 +698,7 @@ def status_live(gateway: LiveGateway, _: StatusRequest) -> Status:
         data_dir=str(Path(services.node.config.str("log.dirs")).absolute()),
         listeners={name: endpoint.shown for name, endpoint in services.node.brokers.advertised.items()},
         bound={name: endpoint.shown for name, endpoint in services.node.bound.items()},
-        uptime_ms=services.node.clock.now_ms() - gateway.started_at_ms,
+        uptime_ms=round(gateway.uptime_s() * 1000),
         topics=len(services.partitions.registry.by_name),
         internal_topics=sum(name in INTERNAL_TOPICS for name in services.partitions.registry.by_name),
         partitions=len(services.partitions.registry),

@@ -121,7 +121,7 @@ CERTIFICATE: Final = gateway.gauge(
 def _read_node(sources: Sources) -> Samples:
     node = sources.services.node
     yield NODE.at(1, __version__, str(node.node_id), node.cluster_id, core.kind())
-    yield UPTIME.at((node.clock.now_ms() - sources.gateway.started_at_ms) / 1000)
+    yield UPTIME.at(sources.gateway.uptime_s())
     is_ready = True
     for complaint in each_complaint(sources.gateway):
         is_ready &= complaint is None

@@ -17,7 +17,7 @@ UPTIME_MS = 5_000
 
 def live(node: Node) -> LiveGateway:
     """Return the node as a running gateway whose uptime is `UPTIME_MS`."""
-    return LiveGateway(node.services, lambda: TRAFFIC, NOW_MS - UPTIME_MS)
+    return LiveGateway(node.services, lambda: TRAFFIC, NOW_MS, lambda: UPTIME_MS / 1000)
 
 
 async def answer(node: Node, request: Request[A]) -> A:

@@ -1,4 +1,4 @@
-"""Metrics that alerts need: the expiry of certificates, and refusals that begin at zero."""
+"""Metrics that alerts need: the expiry of certificates, the uptime, and refusals that begin at zero."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.admin.operations import answer_live
+from seqgate.gateway.admin.status import StatusRequest
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metrics.metric import Sources
 from seqgate.gateway.metrics.table import text_of
+from tests.gateway.handlers.support import FixedClock
 from tests.support.certificates import Authority
 
 
@@ -46,6 +49,18 @@ async def test_the_expiry_of_the_certificate_of_each_tls_listener_is_shown(sourc
         assert line.startswith("seqgate_certificate_expires_timestamp_seconds{")
         assert float(line.split()[-1]) == until_s
     assert 'listener="PLAIN"' not in text
+
+
+async def test_a_clock_that_is_set_changes_no_uptime(
+    sources: Sources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FixedClock()
+    monkeypatch.setattr(sources.services.node, "clock", clock)
+    clock.time_ms = 0
+    text = (await text_of(sources, "")).body.decode()
+    (line,) = [line for line in text.splitlines() if line.startswith("seqgate_uptime_seconds ")]
+    assert float(line.split()[-1]) >= 0
+    assert (await answer_live(sources.gateway, StatusRequest())).uptime_ms >= 0
 
 
 async def test_the_errors_that_alerts_watch_begin_at_zero(sources: Sources) -> None:

@@ -61,7 +61,7 @@ class Watched(DirectoryObjects):
 def asking(gateway: Running) -> Callable[[], BucketCut]:
     """Return what asks a gateway of this loop for a moment, from another thread."""
     loop = asyncio.get_running_loop()
-    live = LiveGateway(gateway.gateway.services, None, 0)  # type: ignore[arg-type]
+    live = LiveGateway(gateway.gateway.services, None, 0, None)  # type: ignore[arg-type]
 
     def cut() -> BucketCut:
         found: BucketCut = asyncio.run_coroutine_threadsafe(answer_live(live, CutRequest()), loop).result()
