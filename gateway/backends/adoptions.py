@@ -210,6 +210,7 @@ class Adoptions(Readiness):
         """Serve what is here and still ours, now as a member. Open what the start would have opened."""
         self.has_joined = True
         self._services.topics.lifecycle.open_needed()
+        self._services.upkeep.compaction.check_closed()
         registry = self._services.partitions.registry
         topics = self._services.topics.metadata_log.image.topics_by_name
         for name in INTERNAL_TOPICS:

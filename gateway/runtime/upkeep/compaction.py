@@ -94,8 +94,10 @@ class Compaction:
         self._storage = log_directory.environment.storage
         self._progress = CompactionProgress(self._storage, log_directory, partitions)
         partitions.when_closed.append(self._progress.closed)
+        partitions.when_ready.append(lambda _topic, _index: self.check_closed())
         self._wake = asyncio.Event()
-        self._configs_changed = True
+        self._must_check_closed = True
+        """Whether logs that are not open may be due: the next pass opens these."""
         self._task: asyncio.Task[None] | None = None
         self._cleaner = cleaner
         self._cold_reads = cold_reads
@@ -125,13 +127,17 @@ class Compaction:
         await end_tasks(self._task)
         await asyncio.gather(*self._begun, return_exceptions=True)
 
+    def check_closed(self) -> None:
+        """Let the next pass check the logs that are not open, too: this gateway leads more of them now."""
+        self._must_check_closed = True
+
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         """Check all partitions again after a configuration changed, and forget deleted topics."""
         gone = [record.topic_id for record in records if isinstance(record, RemoveTopicRecord)]
         if gone:
             self._progress.forget(gone)
         if any(isinstance(record, ConfigRecord) for record in records):
-            self._configs_changed = True
+            self._must_check_closed = True
             self._wake.set()
 
     async def _run(self) -> None:
@@ -151,8 +157,8 @@ class Compaction:
     # --- choosing partitions
 
     async def _due(self) -> list[Partition]:
-        if self._configs_changed:
-            self._configs_changed = False
+        if self._must_check_closed:
+            self._must_check_closed = False
             async for key in in_slices(list(self._log_directory.stored())):
                 self._lifecycle.open_if_compaction_is_due(key, self._progress.clean_end_offset(key))
         found: list[tuple[float, Partition]] = []

@@ -13,8 +13,10 @@ from seqgate.gateway.cluster.objects.objects import ObjectStore
 from seqgate.gateway.cluster.parts.manifest import PartitionKey
 from seqgate.gateway.cluster.uploads.uploads import HandOverFailed
 from seqgate.gateway.cluster.wal.wal_object import identify
-from seqgate.gateway.metadata.records import RemoveTopicRecord
+from seqgate.gateway.metadata.image import TOPIC_RESOURCE
+from seqgate.gateway.metadata.records import ConfigRecord, RemoveTopicRecord
 from tests.gateway.backends.members import Member, Members, led, members, until
+from tests.gateway.handlers.support import NOW_MS
 from tests.support.batches import Batch, records
 from tests.support.simulated_objects import Faults, SimulatedBucket, SimulatedObjects
 
@@ -92,6 +94,22 @@ class TestFailover:
         second.sessions.gate.set()
         await second.until_ready("flights")
         await check(second, "flights", 5)
+
+    async def test_compaction_checks_a_partition_that_nobody_uses(self, cluster: Members) -> None:
+        first, second = await two(cluster)
+        await fill(first, "flights", 0, 3)
+        first.partition("flights").log.roll(NOW_MS)
+        await fill(first, "flights", 3, 5)
+        await cluster.change(ConfigRecord(TOPIC_RESOURCE, "flights", "cleanup.policy", "compact"))
+        services = second.node.services
+        flights = services.partitions.registry.by_name["flights"]
+        await services.upkeep.compaction._due()  # that of the start
+        await cluster.end(first)
+        await cluster.change(led(FLIGHTS, 0, 2, 1))
+        await second.until_ready("flights")
+        assert flights.peek(0) is None
+        await services.upkeep.compaction._due()
+        assert flights.peek(0) is not None
 
     async def test_manifest_and_log_together(self, cluster: Members) -> None:
         first, second = await two(cluster)

@@ -29,11 +29,12 @@ async def test_a_compaction_after_a_restart_frees_space_in_the_bucket(tmp_path: 
         await first.create(**compacted)
         await append_keyed(first)
         first.partition.log.roll(first.gateway.clock.now_ms())
+        key = PartitionKey(first.partition.log.topic_id, 0)
         await first.uploads.round()
         before = first.partition.log.size_bytes
         assert sum(segment.size_bytes for segment in first.manifest().segments) == before
     async with running(tmp_path, "log.cleaner.backoff.ms=100") as second:
-        key = PartitionKey(second.partition.log.topic_id, 0)
+        # nobody opens the partition before the compaction does
         async with asyncio.timeout(PATIENCE_S):
             while key not in second.uploads._coverage.wanting():
                 await asyncio.sleep(0.01)
