@@ -50,6 +50,7 @@ from seqgate.log.files.file_names import (
     DELETED_SUFFIX,
     LOG_SUFFIX,
     PARTITION_METADATA,
+    offset_name,
     parse_partition_directory,
 )
 from seqgate.log.files.storage import Storage
@@ -352,6 +353,19 @@ class LogDirectory:
         """Return whether a partition surely has no records, without opening the log."""
         stored = self._stored.get((topic, partition))
         return self.size_bytes(topic, partition) == 0 and (stored is None or stored.stop is not None)
+
+    def may_roll(self, key: tuple[str, int], config: LogConfig, now_ms: int) -> bool:
+        """Return whether a log that is not open may have an active segment to close by segment.ms. The last
+        write of the segment tells: no other time is known without opening the log.
+        """
+        stop = self._stored[key].stop
+        if stop is None or not stop.active_size_bytes:
+            return False
+        path = f"{self._directory_of(key)}/{offset_name(stop.active_base_offset, LOG_SUFFIX)}"
+        try:
+            return now_ms - self._storage.modified_ms(path) > config.segment_ms
+        except OSError:
+            return True  # opening the log tells what is wrong
 
     def __len__(self) -> int:
         return len(self._logs) + len(self._stored)

@@ -202,9 +202,16 @@ class TopicLifecycle:
         self._partitions.register(topic.name, topic.topic_id, len(topic.partitions), self)
 
     def open_if_retention_is_due(self, key: tuple[str, int], now_ms: int) -> None:
-        """Open a partition (topic, index) that is closed and may hold records which retention deletes."""
+        """Open a partition (topic, index) that is closed and may hold records which retention deletes, or an
+        active segment that must close in time because only closed segments are compacted.
+        """
         stored = self._directory.stored().get(key)
-        if stored is not None and stored.may_outlive_retention(self._policy(key[0]).log_config, now_ms):
+        if stored is None:
+            return
+        config = self._policy(key[0]).log_config
+        if stored.may_outlive_retention(config, now_ms) or (
+            config.compact and self._directory.may_roll(key, config, now_ms)
+        ):
             self._partitions.get(*key)
 
     def open_if_compaction_is_due(self, key: tuple[str, int], clean_end_offset: int | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import shutil
 import uuid
 import weakref
@@ -14,7 +15,7 @@ import pytest
 
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from seqgate.gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, open_metadata_log
-from seqgate.log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage
+from seqgate.log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage, retention
 from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from seqgate.log.files.checkpoints import encode_partition_metadata
 from seqgate.log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
@@ -214,3 +215,20 @@ async def test_the_log_of_a_deleted_topic_is_freed_without_the_garbage_collector
                     await asyncio.sleep(0)
         finally:
             gc.enable()
+
+
+async def test_a_compacted_partition_opens_once_its_active_segment_must_close(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, "orders")
+        append(node)
+        compacts = {"cleanup.policy": "compact", "max.compaction.lag.ms": "3000"}
+        await alter(node, TOPIC_RESOURCE, "orders", compacts)
+    os.utime(tmp_path / "orders-0" / offset_name(0, LOG_SUFFIX), (NOW_MS / 1000, NOW_MS / 1000))
+    async with open_node(tmp_path) as node:
+        orders, key = node.services.partitions.registry.by_name["orders"], ("orders", 0)
+        node.services.topics.lifecycle.open_if_retention_is_due(key, NOW_MS + 3000)
+        assert orders.peek(0) is None
+        node.services.topics.lifecycle.open_if_retention_is_due(key, NOW_MS + 3001)
+        opened = orders.peek(0)
+        assert opened is not None
+        assert retention.roll_by_time(opened.log, NOW_MS + 3001)
