@@ -211,6 +211,7 @@ class Adoptions(Readiness):
         self.has_joined = True
         self._services.topics.lifecycle.open_needed()
         self._services.upkeep.compaction.check_closed()
+        self._services.upkeep.backlog.measure_soon()
         registry = self._services.partitions.registry
         topics = self._services.topics.metadata_log.image.topics_by_name
         for name in INTERNAL_TOPICS:

@@ -112,6 +112,9 @@ class Backlog:
         """The partitions for whose next measurement blocks are fetched."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._passes = asyncio.Lock()
+        self._is_due = asyncio.Event()
+        """Set when partitions must be measured before the interval is over."""
+        partitions.when_ready.append(lambda _topic, _index: self.measure_soon())
         self.holds = False
         """Whether producers wait while the gate of some partition is closed."""
         self.held = HeldRequests(memory)
@@ -136,6 +139,7 @@ class Backlog:
 
     def run(self) -> None:
         start_task(self._tasks, self._repeat(), "backlog")
+        start_task(self._tasks, self._measure_when_due(), "backlog of partitions that came")
 
     async def stop(self) -> None:
         """Stop measuring, and refuse the requests that wait."""
@@ -147,6 +151,16 @@ class Backlog:
         interval = Interval(self._config, "seqgate.backlog.check.interval.ms")
         while True:
             await interval.passed()
+            await self.measure_all_safely()
+
+    def measure_soon(self) -> None:
+        """Measure at once, in the background: this gateway begins to lead partitions, or to know groups."""
+        self._is_due.set()
+
+    async def _measure_when_due(self) -> None:
+        while True:
+            await self._is_due.wait()
+            self._is_due.clear()
             await self.measure_all_safely()
 
     async def measure_all_safely(self) -> None:

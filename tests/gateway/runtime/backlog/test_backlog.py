@@ -28,8 +28,9 @@ from seqgate.gateway.runtime.partitions.partition import Partition
 from seqgate.log import PartitionLog, Storage
 from seqgate.log.format.records import NewRecord, build_batch
 from tests.gateway.admin.answers import answer as answer_command
+from tests.gateway.backends.test_uploads import running
 from tests.gateway.handlers.requests import alter, create, delete
-from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
+from tests.gateway.handlers.support import NOW_MS, FakePeer, FixedClock, Node, open_node
 from tests.gateway.runtime.absent_segments import Bucket
 from tests.log.deduplicated import batch as named_batch
 from tests.log.support import delete_old_segments
@@ -488,6 +489,37 @@ class TestSkipping:
             assert found.start_offset == 4
             assert len(found.runs) == 0
             assert key in node.services.coordinators.shares.known("sharers")
+
+
+async def test_a_partition_that_becomes_ready_is_measured_at_once(tmp_path: Path) -> None:
+    async with open_node(tmp_path, *SETTINGS) as node:
+        partition = await open_topic(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
+        await write(node, partition, 2)
+        await commit(node, "slow", 0)
+        partition.gate = None
+        node.services.upkeep.backlog.run()
+        node.services.partitions.registry.became_ready(TOPIC, 0)
+        await until_closed(node)
+        await node.services.upkeep.backlog.stop()
+
+
+async def test_a_gateway_over_a_bucket_measures_once_it_has_joined(tmp_path: Path) -> None:
+    async with running(tmp_path, *SETTINGS) as first:
+        node = Node(first.gateway.services, FixedClock())
+        await first.create(backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
+        await node.services.coordinators.groups.ensure_topic()
+        await first.append(2)
+        await commit(node, "slow", 0)
+    async with running(tmp_path, *SETTINGS) as second:
+        await until_closed(Node(second.gateway.services, FixedClock()))
+
+
+async def until_closed(node: Node) -> None:
+    """Wait until the gate of the partition is closed; opens nothing."""
+    topic = node.services.partitions.registry.by_name[TOPIC]
+    async with asyncio.timeout(60):
+        while (partition := topic.peek(0)) is None or partition.gate is None or not partition.gate.is_closed:
+            await asyncio.sleep(0.001)
 
 
 async def test_topics_without_settings_have_no_gate(tmp_path: Path) -> None:
