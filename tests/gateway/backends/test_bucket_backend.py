@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from seqgate.gateway.admin.request import CONSOLE_HISTORY
 from seqgate.gateway.admin.status import Status
 from seqgate.gateway.backends import bucket_start
 from seqgate.gateway.backends.backend import StartFailed
@@ -122,6 +123,15 @@ async def test_a_rebuild_keeps_what_was_seen_of_the_producer_ids_in_redis(
     before = path.read_bytes()
     await live(tmp_path / "cache", tmp_path / "bucket")
     assert path.read_bytes() == before
+
+
+async def test_a_rebuild_keeps_the_history_of_the_console(tmp_path: Path) -> None:
+    await live(tmp_path / "cache", tmp_path / "bucket")
+    history = tmp_path / "cache" / CONSOLE_HISTORY
+    history.write_bytes(b"samples")
+    (tmp_path / "cache" / CLEAN_SHUTDOWN).unlink()
+    await live(tmp_path / "cache", tmp_path / "bucket")
+    assert history.read_bytes() == b"samples"
 
 
 def contents(path: Path) -> dict[Path, bytes]:
