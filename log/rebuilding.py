@@ -17,7 +17,13 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from seqgate.log.directory.identity import DirectoryIdentity, check_empty, fresh_id, write_identity
+from seqgate.log.directory.identity import (
+    OF_A_FILE_SYSTEM,
+    DirectoryIdentity,
+    check_empty,
+    fresh_id,
+    write_identity,
+)
 from seqgate.log.directory.stored_logs import (
     BUCKET_SESSION,
     CLEAN_SHUTDOWN,
@@ -189,7 +195,7 @@ class RebuiltDirectory:
         cls, storage: Storage, path: Path, session: bytes, kept: Collection[str] = ()
     ) -> RebuiltDirectory:
         """Lock the directory, write BUCKET_SESSION, empty the rest but for what no bucket has: the clients of
-        producers, and the files `kept`. Raises DirectoryLocked, OSError.
+        producers, the file system's own directory, and the files `kept`. Raises DirectoryLocked, OSError.
         """
         storage.make_directories(str(path))
         storage.lock(str(path / LOCK))
@@ -197,7 +203,8 @@ class RebuiltDirectory:
         try:
             # First and durably: a directory of records without this file is taken for one that no bucket has.
             LocalDurability(storage).replace(str(path / BUCKET_SESSION), session)
-            storage.empty(str(path), kept={LOCK, BUCKET_SESSION, PRODUCER_CLIENTS, *kept})
+            own = {LOCK, BUCKET_SESSION, PRODUCER_CLIENTS, OF_A_FILE_SYSTEM}
+            storage.empty(str(path), kept=own.union(kept))
         except BaseException:
             directory.abandon()
             raise

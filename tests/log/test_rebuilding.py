@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.log import (
+    OF_A_FILE_SYSTEM,
     PRODUCER_CLIENTS,
     CorruptRecord,
     DirectoryLocked,
@@ -138,3 +139,9 @@ def test_an_unfinished_rebuild_begins_anew(tmp_path: Path, original: tuple[Path,
     finish(again)
     assert (tmp_path / "rebuilt" / PRODUCER_CLIENTS).read_bytes().startswith(b"of this gateway")
     assert list(open_directory(tmp_path / "rebuilt").stored()) == []
+
+
+def test_the_root_of_a_file_system_keeps_its_own_directory(tmp_path: Path) -> None:
+    (tmp_path / OF_A_FILE_SYSTEM).mkdir()
+    finish(RebuiltDirectory.begin(Storage(), tmp_path, b"{}"))
+    assert (tmp_path / OF_A_FILE_SYSTEM).is_dir()
