@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
@@ -119,36 +119,37 @@ class Adoptions(Readiness):
         key = PartitionKey(topic_id, index)
         self._withdrawn.discard(key)
         self._wanted.pop(key, None)
+        self._complaints.pop(key, None)
         if key in self._absent:
             return
         self._absent.add(key)
-        self._complaints.pop(key, None)
         if not self._is_started:
             return
         self._uploads.released(key)
         log = self._services.partitions.log_directory.opened(topic, index)
         if log is not None and not log.offline and log.recovery_point < log.log_end_offset:
-            task = asyncio.get_running_loop().create_task(self._drop_when_flushed(log))
+            task = asyncio.get_running_loop().create_task(self._drop_when_flushed(log, key))
             self._closing[key] = task
             task.add_done_callback(lambda done: self._closed(key, done))
         else:
-            self._drop(topic, index)
+            self._drop(topic, key)
 
-    async def _drop_when_flushed(self, log: PartitionLog) -> None:
+    async def _drop_when_flushed(self, log: PartitionLog, key: PartitionKey) -> None:
         with contextlib.suppress(LogError):
             await self._services.partitions.flusher.flushed(log)
         if self._services.partitions.log_directory.opened(log.topic, log.partition) is log:
-            self._drop(log.topic, log.partition)
+            self._drop(log.topic, key)
 
     def _closed(self, key: PartitionKey, done: asyncio.Task[None]) -> None:
         if self._closing.get(key) is done:
             del self._closing[key]
 
-    def _drop(self, topic: str, index: int) -> None:
+    def _drop(self, topic: str, key: PartitionKey) -> None:
+        self._restored.pop(key, None)
         try:
-            self._services.partitions.log_directory.delete(topic, index)
+            self._services.partitions.log_directory.delete(topic, key.partition)
         except (LogError, OSError) as error:
-            logger.warning("the local files of %s-%d can't be deleted now: %s", topic, index, error)
+            logger.warning("the local files of %s-%d can't be deleted now: %s", topic, key.partition, error)
 
     # --- the end of a leadership
 
@@ -204,7 +205,7 @@ class Adoptions(Readiness):
         for key in self._absent:
             topic = topics.get(key.topic_id)
             if topic is not None:
-                self._drop(topic.name, key.partition)
+                self._drop(topic.name, key)
 
     def joined(self) -> None:
         """Serve what is here and still ours, now as a member. Open what the start would have opened."""
@@ -249,10 +250,12 @@ class Adoptions(Readiness):
         self._order(changed)
 
     def _forget(self, removed: Collection[UUID]) -> None:
-        for table in (self._absent, self._withdrawn):
-            table.difference_update([key for key in table if key.topic_id in removed])
-        for key in [key for key in self._wanted if key.topic_id in removed]:
-            del self._wanted[key]
+        for keys in (self._absent, self._withdrawn):
+            keys.difference_update([key for key in keys if key.topic_id in removed])
+        tables: tuple[dict[PartitionKey, Any], ...] = (self._wanted, self._restored, self._complaints)
+        for table in tables:
+            for key in [key for key in table if key.topic_id in removed]:
+                del table[key]
 
     def _order(self, partitions: Iterable[PartitionKey]) -> None:
         """Begin to adopt those of the partitions that this gateway leads and lacks."""
@@ -354,7 +357,7 @@ class Adoptions(Readiness):
             return True
         # Where the topic was deleted, its files have gone, and another topic may have its name by now.
         if key not in self._wanted and key.topic_id in self._services.topics.metadata_log.image.topics_by_id:
-            self._drop(name, index)
+            self._drop(name, key)
         return False
 
     def _became_ready(self, key: PartitionKey, *, is_behind: bool) -> None:
@@ -373,7 +376,9 @@ class Adoptions(Readiness):
         logger.info("%s-%d is here, in leader epoch %d", name, index, topic.partitions[index].leader_epoch)
 
     def _complain(self, key: PartitionKey, error: Exception) -> None:
-        """Log once why a partition can't be adopted now."""
+        """Log once why a partition can't be adopted now, unless nobody wants it any more."""
+        if key not in self._wanted:
+            return
         sentence = str(error) or type(error).__name__
         if self._complaints.get(key) != sentence:
             self._complaints[key] = sentence

@@ -48,6 +48,8 @@ from seqgate.log.sparse import SegmentKey
 
 ATTEMPTS: Final = 5
 """Reads of a segment whose parts are replaced while they are read."""
+MANIFESTS_KEPT: Final = 4096
+"""Manifests kept in memory; the least recently used one is read again when needed."""
 
 
 class BucketSource:
@@ -68,7 +70,7 @@ class BucketSource:
         self._restored = {} if restored is None else restored
         self._parts = PartReader(objects)
         self._reads = PersistentReads(objects, "readers of old data wait for the bucket")
-        self._manifests: dict[PartitionKey, Manifest] = {}
+        self._manifests: OrderedDict[PartitionKey, Manifest] = OrderedDict()
 
     async def read(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
         """Return checked bytes of a segment file; wait until the store answers. Raises OSError."""
@@ -117,6 +119,10 @@ class BucketSource:
                 self._manifests.pop(partition, None)
                 return None
             self._manifests[partition] = manifest
+        if partition in self._manifests:
+            self._manifests.move_to_end(partition)
+        while len(self._manifests) > MANIFESTS_KEPT:
+            self._manifests.popitem(last=False)
         if manifest.generation < key.generation:
             return None
         return next((segment for segment in manifest.segments if segment.base == key.base_offset), None)

@@ -453,10 +453,8 @@ class Uploads:
     async def _delete(self, partition: PartitionKey) -> list[str]:
         """Delete a deleted partition's manifest; return the keys of the objects it named. Raises Refused."""
         manifest = self._manifests.of(partition)
-        self._uploads.forget(partition)
-        self._counted.pop(partition, None)
-        self._unsure.discard(partition)
         await self._manifests.delete(partition)
+        self.released(partition)
         return [] if manifest is None else [part_key(partition, name) for name in manifest.objects]
 
     async def _collect(self) -> None:

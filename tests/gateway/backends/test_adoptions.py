@@ -253,6 +253,21 @@ class TestMoves:
         assert (found.leader_epoch, found.session, found.end_offset) == (1, second.wal.session.session, 5)
         assert not first.uploads._coverage.size_bytes - _metadata_bytes(first)
 
+    async def test_nothing_is_kept_of_what_others_lead_or_was_deleted(self, cluster: Members) -> None:
+        first, second = await two(cluster)
+        await fill(first, "flights", 0, 4)
+        await self._move(cluster, first, second, 1)
+        assert list(second.adoptions._restored) == [PartitionKey(FLIGHTS, 0)]
+        await self._move(cluster, second, first, 2)
+        assert not second.adoptions._restored
+        await check(first, "flights", 4)
+        await first.uploads.round()
+        assert PartitionKey(FLIGHTS, 0) in first.uploads._busy
+        await cluster.change(RemoveTopicRecord(FLIGHTS))
+        await first.uploads.round()
+        assert not first.adoptions._restored
+        assert PartitionKey(FLIGHTS, 0) not in first.uploads._busy
+
 
 def _metadata_bytes(member: Member) -> int:
     coverage = member.uploads._coverage
@@ -320,6 +335,8 @@ class TestTrouble:
         await until(lambda: "is damaged" in caplog.text)
         assert (await second.produce("flights", 3))["error_code"] == NOT_LEADER
         assert caplog.text.count("can't be taken over now") == 1
+        await cluster.change(RemoveTopicRecord(FLIGHTS))
+        assert not second.adoptions._complaints
 
     async def test_a_partition_that_is_lost_again_before_it_came(self, cluster: Members) -> None:
         first, second = await two(cluster)

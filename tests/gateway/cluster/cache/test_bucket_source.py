@@ -171,6 +171,22 @@ async def test_indexes_that_are_not_used_are_forgotten(monkeypatch: pytest.Monke
     assert store.gets == 7
 
 
+async def test_manifests_that_are_not_used_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqgate.gateway.cluster.cache.bucket.MANIFESTS_KEPT", 1)
+    bucket = Bucket(10)
+    source, store = bucket.source()
+    other = PartitionKey(uuid.UUID(int=8), 0)
+    bucket.objects[manifest_key(other)] = encode_manifest(
+        Manifest(*other, "deleted", 1, 1, 0, 10_000, (), (), 5)
+    )
+    await source.read(KEY, 0, 10)
+    with pytest.raises(OSError, match="does not have the segment"):
+        await source.read(SegmentKey(*other, 100), 0, 10)
+    before = store.gets
+    await source.read(KEY, 0, 10)
+    assert store.gets - before == 2, "the manifest was read again, and the part"
+
+
 class TestThreads:
     async def _stored(self, bucket: Bucket, path: Path) -> None:
         objects = DirectoryObjects(path)
