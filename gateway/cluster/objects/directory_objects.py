@@ -9,6 +9,8 @@ Nothing is flushed under the lock. A process that is stopped while it holds the 
 and deletions of all others until it continues or ends, so the lock is held for a few system calls only.
 
 Kill -9 leaves temporary files behind; the first write of a later process removes those older than an hour.
+Deletions leave folders behind; a listing by a process that has written removes those empty for an hour. One
+that was emptied just now stays: another process may have prepared the folder, and be about to write into it.
 """
 
 from __future__ import annotations
@@ -134,6 +136,8 @@ class _Files:
         self._prepared: set[Path] = set()
         self._preparing = threading.Lock()
         self._has_swept = False
+        self._written_s = 0.0
+        """The file system's time at the last write; 0 before the first."""
 
     def create(self, key: str, buffers: Sequence[Buffer]) -> None:
         path = self.root / key
@@ -202,10 +206,21 @@ class _Files:
     def entries(self, prefix: str, after: str) -> list[Entry]:
         self._check_root()
         folder = self.root / prefix if prefix else self.root
-        found = sorted(entry for entry in _walk(folder, prefix) if entry.key > after)
+        empty: list[Path] = []
+        found = sorted(entry for entry in _walk(folder, prefix, empty) if entry.key > after)
+        for each in empty:
+            if each != folder:
+                self._remove_folder(each)
         for parent in {(self.root / entry.key).parent for entry in found}:
             _flush_directory(parent)
         return found
+
+    def _remove_folder(self, folder: Path) -> None:
+        """Remove a folder, if it has been empty for a while."""
+        with self._preparing, suppress(OSError):
+            if folder.stat().st_mtime < self._written_s - ABANDONED_AFTER_S:
+                folder.rmdir()
+                self._prepared.discard(folder)
 
     @contextmanager
     def _written(self, buffers: Sequence[Buffer]) -> Iterator[Path]:
@@ -220,6 +235,7 @@ class _Files:
                 now_s = os.fstat(descriptor).st_mtime
             finally:
                 os.close(descriptor)
+            self._written_s = now_s
             self._sweep(now_s)
             yield path
         finally:
@@ -243,11 +259,15 @@ class _Files:
                 return
             self._check_root()
             parents = [folder, *folder.parents]
-            for path in reversed(parents[: parents.index(self.root)]):
-                if path not in self._prepared:
-                    path.mkdir(exist_ok=True)
-                    _flush_directory(path.parent)
-                    self._prepared.add(path)
+            try:
+                for path in reversed(parents[: parents.index(self.root)]):
+                    if path not in self._prepared:
+                        path.mkdir(exist_ok=True)
+                        _flush_directory(path.parent)
+                        self._prepared.add(path)
+            except FileNotFoundError:
+                self._prepared.clear()  # A parent was removed. The next call creates it again.
+                raise
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -270,17 +290,21 @@ class _Files:
             raise Refused(f"{self.root} is no directory; create it, or mount the file system that holds it")
 
 
-def _walk(folder: Path, prefix: str) -> Iterator[Entry]:
-    """Yield the objects below a folder whose keys begin with `prefix`, in any order."""
+def _walk(folder: Path, prefix: str, empty: list[Path]) -> Iterator[Entry]:
+    """Yield the objects below a folder whose keys begin with `prefix`, in any order. Add the folders without
+    anything to `empty`.
+    """
     try:
         items = list(os.scandir(folder))
     except FileNotFoundError:
         return
+    if not items:
+        empty.append(folder)
     for item in items:
         if item.name.startswith("."):
             continue
         if item.is_dir():
-            yield from _walk(folder / item.name, f"{prefix}{item.name}/")
+            yield from _walk(folder / item.name, f"{prefix}{item.name}/", empty)
             continue
         with suppress(FileNotFoundError):
             status = item.stat()

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import fcntl
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -230,6 +231,33 @@ async def test_a_folder_that_somebody_removed_is_made_again(tmp_path: Path) -> N
     with pytest.raises(StoreFailed):
         await objects.create("wal/1", b"")
     await objects.create("wal/1", b"")
+
+
+async def test_a_listing_removes_folders_that_have_been_empty_for_long(tmp_path: Path) -> None:
+    objects = DirectoryObjects(tmp_path)
+    for key in ("parts/old/0/manifest", "parts/young/0/manifest", "parts/used/0/manifest"):
+        await objects.create(key, b"")
+    for key in ("parts/old/0/manifest", "parts/young/0/manifest"):
+        await objects.delete(key)
+    folders = {name: tmp_path / "parts" / name / "0" for name in ("old", "young", "used")}
+    for name, age_s in (("old", 60), ("young", -60), ("used", 60)):
+        written_s = tmp_path.stat().st_mtime - ABANDONED_AFTER_S - age_s
+        os.utime(folders[name], (written_s, written_s))
+    only_reads = DirectoryObjects(tmp_path)
+    assert [entry.key async for entry in only_reads.list("parts/")] == ["parts/used/0/manifest"]
+    assert all(folder.exists() for folder in folders.values())
+    assert [entry.key async for entry in objects.list("parts/")] == ["parts/used/0/manifest"]
+    assert [name for name, folder in folders.items() if folder.exists()] == ["young", "used"]
+    await objects.create("parts/old/0/manifest", b"")
+
+
+async def test_a_folder_whose_parent_somebody_removed_is_made_again(tmp_path: Path) -> None:
+    objects = DirectoryObjects(tmp_path)
+    await objects.create("parts/1/0", b"")
+    shutil.rmtree(tmp_path / "parts")
+    with pytest.raises(StoreFailed):
+        await objects.create("parts/2/0", b"")
+    await objects.create("parts/2/0", b"")
 
 
 async def test_a_key_that_is_another_keys_folder(tmp_path: Path) -> None:
