@@ -15,6 +15,7 @@ from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.cluster.cache.local_caches import caches_in
 from seqgate.gateway.cluster.rebuild.local_session import read_local_session
 from seqgate.gateway.config import Config
+from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import TopicImage
 from seqgate.gateway.metadata.records import UnknownRecordError
 from seqgate.gateway.runtime.composition import Surroundings, open_metadata
@@ -35,7 +36,7 @@ from seqgate.gateway.workers.link import (
     WorkerJournal,
     WorkerRounds,
 )
-from seqgate.gateway.workers.worker_brokers import WorkerStart
+from seqgate.gateway.workers.worker_brokers import WorkerStart, unregistered
 from seqgate.log import (
     DirectoryLocked,
     Durability,
@@ -183,8 +184,13 @@ class DiskBackend(Backend):
             recover_whole(storage, Path(path), self._config.int("node.id"), self._machine.clock.now_ms)
 
     async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
+        """Read the metadata, shorten a log that is mostly history, and remove workers whose start ended before
+        they had their files. Otherwise partitions would have leaders that never run. Raises LogError,
+        IncompatibleFormat, OSError, ValueError.
+        """
         metadata_log = await super().open_metadata(directory, flusher)
         metadata_log.shorten(directory, self._machine.clock.now_ms())
+        await metadata_log.commit(lambda image: Decision(list(unregistered(image)), None))
         return metadata_log
 
 

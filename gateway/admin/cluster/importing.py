@@ -114,6 +114,7 @@ async def import_directory(
     with _opened(data_dir, config, now_ms) as directory:
         copy = _Import(counted, address, data_dir, directory)
         async with _shown(counted, progress):
+            copy.check_leaders()
             await copy.begin()
             session = await copy.register(config.int("node.id"), now_ms)
             return await copy.run(session)
@@ -134,6 +135,15 @@ class _Import:
         self._manifests = Manifests(objects)
         self._known = SharedLogContent()
         """The objects that the bucket has in `meta/`."""
+        self._image = read_image(data_dir / f"{METADATA_TOPIC}-0")
+
+    def check_leaders(self) -> None:
+        """Check that no worker leads a partition: no gateway of the bucket would. Raises ControlError."""
+        if self._image.brokers.by_id:
+            raise ControlError(
+                f"the last start of {self._data_dir} with --workers did not end; "
+                "start a gateway on it without --workers, stop it, and import it then"
+            )
 
     async def begin(self) -> None:
         """Take an empty bucket, or that of an unfinished import of this directory. Raises ControlError."""
@@ -206,7 +216,7 @@ class _Import:
                     return None  # without records, or of a topic that was deleted
                 return await self._copy(uploads, log)
 
-        topics = read_image(self._data_dir / f"{METADATA_TOPIC}-0").topics_by_id.values()
+        topics = self._image.topics_by_id.values()
         copying = [
             asyncio.create_task(copied(topic.name, partition, topic.topic_id))
             for topic in topics

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.config import load_config
+from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metadata.records import PartitionRecord
 from seqgate.gateway.runtime.partitions.producer_clients import ClientRow, KeptRows, VerdictRow
 from seqgate.gateway.runtime.partitions.verdicts import Verdicts
@@ -14,7 +16,7 @@ from seqgate.gateway.workers.metadata_writer import MetadataWriter
 from seqgate.gateway.workers.shared_directory import SharedDirectory, make_staged_whole, own_files, share_of
 from seqgate.gateway.workers.worker_brokers import registration
 from seqgate.log import PRODUCER_CLIENTS, LogDirectory, Storage
-from seqgate.log.sharing import is_shared
+from seqgate.log.sharing import WORKERS, is_shared
 from seqgate.log.staging import begin_shares, capture, data_path, join_shares, stage_share, stage_stopped
 from tests.gateway.workers.test_metadata_writer import topic
 from tests.log.support import SMALL, fill
@@ -31,6 +33,22 @@ def test_strays_are_those_of_the_moment_when_no_worker_ran(tmp_path: Path) -> No
     assert [first.takes_leftovers, second.takes_leftovers] == [True, False]
     assert not first.owns("__cluster_metadata", 0)
     shared.close()
+
+
+async def test_workers_whose_start_ended_before_they_had_their_files_lead_nothing(tmp_path: Path) -> None:
+    """A crash, a signal or a full disk may end a start between its metadata and its files."""
+    shared = SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000)
+    created = topic(1)
+    shared.metadata.change([created, PartitionRecord(0, created.topic_id, (2,), (2,), 2, 0)])
+    (tmp_path / f"{WORKERS}.new").touch()  # so that `split` fails
+    with pytest.raises(OSError, match="Not a directory"):
+        shared.share_out([registration(number, number, uuid.uuid4(), {}, None) for number in (1, 2)])
+    shared.close()
+    config = load_config(overrides=[f"log.dirs={tmp_path}", "listeners=PLAINTEXT://127.0.0.1:0"])
+    gateway = Gateway(config)
+    await gateway.start()
+    assert not gateway.services.topics.metadata_log.image.brokers.by_id
+    await gateway.stop()
 
 
 @pytest.mark.parametrize("is_live", [True, False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +29,9 @@ from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.records import UnregisterBrokerRecord
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.topics import metadata_log
+from seqgate.gateway.workers.metadata_writer import MetadataWriter
+from seqgate.gateway.workers.worker_brokers import registration
+from seqgate.log import Storage
 from tests.gateway.backends.test_uploads import TOPIC, Running, running
 from tests.gateway.metadata.clusters import broker
 from tests.support.batches import Batch, records
@@ -205,6 +209,15 @@ async def test_a_cache_is_refused(tmp_path: Path) -> None:
     assert "is a cache of a bucket, which has its records already" in await asyncio.to_thread(
         refusal, tmp_path / "cache"
     )
+
+
+def test_a_directory_that_workers_should_lead_is_refused(data: Path) -> None:
+    """A start of workers ended before they had their files: no gateway of the bucket would lead for them."""
+    metadata = MetadataWriter(Storage(), str(data), str(data), lambda: 1_000)
+    metadata.change([registration(2, 2, uuid.uuid4(), {}, None)])
+    metadata.close()
+    assert "start a gateway on it without --workers" in refusal(data)
+    assert not any((data.parent / "bucket").iterdir())
 
 
 def test_damaged_batches_are_not_imported(data: Path) -> None:
