@@ -184,8 +184,8 @@ class DiskBackend(Backend):
             recover_whole(storage, Path(path), self._config.int("node.id"), self._machine.clock.now_ms)
 
     async def open_metadata(self, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
-        """Read the metadata, shorten a log that is mostly history, and remove workers whose start ended before
-        they had their files. Otherwise partitions would have leaders that never run. Raises LogError,
+        """Read the metadata, shorten a log that is mostly history, and remove workers whose start ended
+        before they had their files. Otherwise partitions would have leaders that never run. Raises LogError,
         IncompatibleFormat, OSError, ValueError.
         """
         metadata_log = await super().open_metadata(directory, flusher)

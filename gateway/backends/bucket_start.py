@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from seqgate import __version__
-from seqgate.gateway.admin.request import CONSOLE_HISTORY
+from seqgate.gateway.admin.request import CONSOLE_HISTORY, SOCKET_NAME
 from seqgate.gateway.backends.backend import StartFailed
 from seqgate.gateway.backends.local_cache import LocalCache
 from seqgate.gateway.cluster.metadata.shared_log import (
@@ -332,7 +332,8 @@ async def rebuild_directory(
     begun_s = time.monotonic()
     ended = [EndedSession(each.node_id, each.session, each.nonce, log.end_seq) for each, log in sealed]
     batches = list(metadata_batches(known))
-    directory = RebuiltDirectory.begin(storage, path, local_session, kept={SEEN_FILE, CONSOLE_HISTORY})
+    kept = {SEEN_FILE, CONSOLE_HISTORY, SOCKET_NAME}
+    directory = RebuiltDirectory.begin(storage, path, local_session, kept=kept)
     try:
         is_whole = is_copied(known)
         end_offset = write_metadata(directory, METADATA, batches) if is_whole else end_offset_of(known)

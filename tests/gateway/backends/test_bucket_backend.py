@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -13,7 +14,8 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from seqgate.gateway.admin.request import CONSOLE_HISTORY
+from seqgate.gateway.admin.request import CONSOLE_HISTORY, SOCKET_NAME, short_path
+from seqgate.gateway.admin.restart.live import Passed, Restarts, control_address
 from seqgate.gateway.admin.status import Status
 from seqgate.gateway.backends import bucket_start
 from seqgate.gateway.backends.backend import StartFailed
@@ -36,12 +38,12 @@ from tests.gateway.runtime.topics.shared_writers import count_in, open_writer
 from tests.support.simulated_objects import SimulatedBucket
 
 
-def gateway(path: Path, bucket: Path | None, *settings: str) -> Gateway:
+def gateway(path: Path, bucket: Path | None, *settings: str, restarts: Restarts | None = None) -> Gateway:
     overrides = [f"log.dirs={path}", "listeners=PLAINTEXT://127.0.0.1:0", *settings]
     if bucket is not None:
         bucket.mkdir(exist_ok=True)
         overrides.append(f"seqgate.cluster=file://{bucket}")
-    return Gateway(load_config(overrides=overrides))
+    return Gateway(load_config(overrides=overrides), restarts=restarts)
 
 
 async def live(path: Path, bucket: Path | None) -> str:
@@ -132,6 +134,22 @@ async def test_a_rebuild_keeps_the_history_of_the_console(tmp_path: Path) -> Non
     (tmp_path / "cache" / CLEAN_SHUTDOWN).unlink()
     await live(tmp_path / "cache", tmp_path / "bucket")
     assert history.read_bytes() == b"samples"
+
+
+async def test_a_rebuild_keeps_the_control_socket_of_the_process_before(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    await live(cache, tmp_path / "bucket")
+    (cache / CLEAN_SHUTDOWN).unlink()
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with short_path(cache / SOCKET_NAME) as short:
+        listening.bind(short)
+    passed = Passed(sockets={control_address(cache / SOCKET_NAME): [listening.detach()]})
+    restarts = Restarts(passed, (), lambda _: None, data_dir=str(cache))
+    again = gateway(cache, tmp_path / "bucket", restarts=restarts)
+    await again.start()
+    shown = await asyncio.to_thread(CliRunner().invoke, app, ["status", "--data-dir", str(cache)])
+    await again.stop()
+    assert shown.exit_code == 0, shown.stderr
 
 
 def contents(path: Path) -> dict[Path, bytes]:
