@@ -19,8 +19,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
-import msgspec
-
 from seqgate.gateway.admin.request import in_words
 from seqgate.gateway.backends.adoptions import Adoptions
 from seqgate.gateway.backends.backend import Backend, Ended, StartFailed
@@ -37,8 +35,8 @@ from seqgate.gateway.cluster.parts.manifest import Overtaken, PartitionKey
 from seqgate.gateway.cluster.parts.part_object import CorruptPart
 from seqgate.gateway.cluster.rebuild.local_session import (
     LocalSession,
-    encode_local_session,
     read_local_session,
+    write_local_session,
 )
 from seqgate.gateway.cluster.silence import Lease
 from seqgate.gateway.cluster.uploads.collection import Coverage, RecordingWal
@@ -77,7 +75,6 @@ from seqgate.log import (
     PartitionLog,
     StorageFailed,
 )
-from seqgate.log.rebuilding import BUCKET_SESSION
 from seqgate.log.stopped import LOCK
 
 logger = logging.getLogger(__name__)
@@ -199,7 +196,7 @@ class BucketBackend(Backend):
         start = BucketStart(self._config, self._machine, objects, self._cache, self._checks, self.durability)
         self._started = started = await start.run()
         session = started.session
-        self._write_local(LocalSession(self._address, session.cluster_id, session.session))
+        write_local_session(self._machine.storage, str(self._path), started.local)
         self._adoptions = Adoptions(self._cache.restored, started.has, has_joined=False)
         self.wal = SessionWal(
             objects,
@@ -423,8 +420,7 @@ class BucketBackend(Backend):
         """Make the whole directory durable, then its BUCKET_SESSION, unless another gateway has the directory
         by now. Raises DirectoryLocked, IncompatibleFormat, OSError.
         """
-        storage, session = self._machine.storage, self.wal.session
-        running = LocalSession(self._address, session.cluster_id, session.session)
+        storage, running = self._machine.storage, self._started.local
         lock = str(self._path / LOCK)
         storage.lock(lock)
         try:
@@ -436,16 +432,10 @@ class BucketBackend(Backend):
             self._cache.save(manifests.values())
             copied = None if self._journal is None else self._journal.copied
             seq, offset = copied or (None, None)
-            self._write_local(
-                msgspec.structs.replace(running, wal_end=end, metadata_seq=seq, metadata_offset=offset)
-            )
+            stopped = LocalSession(running.address, running.cluster_id, running.session, end, seq, offset)
+            write_local_session(storage, str(self._path), stopped)
         finally:
             storage.unlock(lock)
-
-    def _write_local(self, local: LocalSession) -> None:
-        """Make BUCKET_SESSION durable: without it the directory would be no cache. Raises OSError."""
-        durability = LocalDurability(self._machine.storage)
-        durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))
 
 
 class ReplicaReading:

@@ -11,10 +11,12 @@ import logging
 import platform
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import msgspec
 
 from seqgate import __version__
 from seqgate.gateway.admin.request import CONSOLE_HISTORY, SOCKET_NAME
@@ -41,6 +43,7 @@ from seqgate.gateway.cluster.rebuild.local_session import (
     LocalSession,
     encode_local_session,
     read_local_session,
+    write_local_session,
 )
 from seqgate.gateway.cluster.rebuild.unfinished_import import read_import
 from seqgate.gateway.cluster.silence import end_earlier
@@ -52,6 +55,7 @@ from seqgate.gateway.cluster.wal.sessions import (
     Session,
     SessionFacts,
     SharedLogContent,
+    fresh_nonce,
     read_on,
     register_next,
     written_version,
@@ -59,7 +63,7 @@ from seqgate.gateway.cluster.wal.sessions import (
 from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage
 from seqgate.gateway.metadata.leadership import Leadership, leadership_of
-from seqgate.gateway.metadata.membership import ANY_EPOCH, choose_node_id
+from seqgate.gateway.metadata.membership import ANY_EPOCH, choose_node_id, epoch_of
 from seqgate.gateway.metadata.records import decode_record
 from seqgate.gateway.runtime.loop.machine import Machine
 from seqgate.gateway.runtime.topics.brokers import advertised_endpoint
@@ -79,6 +83,8 @@ STARTING_MS: Final = 60_000
 
 class Started(NamedTuple):
     session: Session
+    local: LocalSession
+    """What the data directory says about the session."""
     shared: SharedLog
     replaces: int
     """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""
@@ -114,13 +120,21 @@ class BucketStart:
         self._known: SharedLogContent
         self._image: MetadataImage
         self._local: LocalSession | None = None
+        self._died_here: frozenset[int] = frozenset()
+        """The sessions of this data directory: its lock proves that their processes are dead."""
 
     async def run(self) -> Started:
         """Start. Waits until the store answers. Raises StartFailed, and errors of the bucket and the disk."""
         reads = PersistentReads(self._objects, "the gateway waits to read the metadata")
-        self._local = read_local_session(self._machine.storage, str(self._path))
+        self._local = local = read_local_session(self._machine.storage, str(self._path))
         self._known = known = await read_metadata(self._objects)
         self._checks.check_bucket(known)
+        if local is not None:
+            self._died_here = frozenset(
+                each.session
+                for each in known.sessions
+                if each.session == local.session or each.nonce.hex() in local.earlier
+            )
         # Registered before it seals: of two simultaneous starts of a node, the later one seals the earlier.
         session, replaces = await self._register()
         sealed = await self._seal(session, reads)
@@ -130,7 +144,7 @@ class BucketStart:
             restored: Mapping[PartitionKey, Leadership] | None = self._leaderships()
         else:
             shared, restored = await self._rebuild(session, sealed)
-        return Started(session, shared, replaces, restored)
+        return Started(session, self._local_of(session), shared, replaces, restored)
 
     def _shared_log(self, session: Session, next_seq: int, next_offset: int) -> SharedLog:
         return SharedLog(
@@ -150,8 +164,10 @@ class BucketStart:
         while session is None:
             self._image = image_of(self._known)
             node_id, replaces = self._node_id()
+            version, nonce = self._written_version(), fresh_nonce()
+            self._note(nonce)
             session = await register_next(
-                self._objects, node_id, facts, self._known, cluster_version=self._written_version()
+                self._objects, node_id, facts, self._known, nonce=nonce, cluster_version=version
             )
             if session is not None and session.session in self._image.brokers.ended:
                 session = None  # a worker of the directory that was imported had this number as its epoch
@@ -180,7 +196,7 @@ class BucketStart:
         return choose_node_id(
             self._image,
             kept=None if last is None else last.node_id,
-            last_session=None if last is None else last.session,
+            died_here=self._died_here,
             starting=self._starting(),
             addresses={
                 advertised_endpoint(self._config, listener, listener.port)
@@ -190,16 +206,45 @@ class BucketStart:
 
     def _starting(self) -> Collection[int]:
         """Return the node ids of gateways that have just registered a session, and may soon be brokers."""
+        return {each.node_id for each in self._young() if each.session not in self._died_here}
+
+    def _young(self) -> Iterator[RegisteredSession]:
+        """Yield the sessions that were registered lately and are no brokers yet."""
         since_ms = self._machine.clock.now_ms() - STARTING_MS
-        brokers = self._image.brokers
-        died_here = None if self._local is None else self._local.session
-        return {
-            session.node_id
-            for session in self._known.sessions
-            if session.registered_ms > since_ms
-            and session.session != died_here
-            and session_state(brokers, session) is SessionState.NO_BROKER
-        }
+        for session in self._known.sessions:
+            state = session_state(self._image.brokers, session)
+            if session.registered_ms > since_ms and state is SessionState.NO_BROKER:
+                yield session
+
+    def _earlier(self) -> tuple[str, ...]:
+        """Return the nonces of the dead sessions of this directory that the next start would take for those
+        of other gateways, if this one ended before it has joined.
+        """
+        ours = [each for each in self._known.sessions if each.session in self._died_here]
+        young = {each.session for each in self._young()}
+        return tuple(
+            each.nonce.hex()
+            for each in ours
+            if each.session in young or each.session == epoch_of(self._image, each.node_id)
+        )
+
+    def _local_of(self, session: Session) -> LocalSession:
+        """Return what the data directory says while the session runs."""
+        return LocalSession(self._address, session.cluster_id, session.session, earlier=self._earlier())
+
+    def _note(self, nonce: bytes) -> None:
+        """Persist that a session with this nonce begins on the directory, before it is registered. The files
+        are as before. Raises OSError, DirectoryLocked.
+        """
+        if self._local is None:
+            return  # a new directory has no node id to keep
+        storage, lock = self._machine.storage, str(self._path / LOCK)
+        local = msgspec.structs.replace(self._local, earlier=(*self._earlier(), nonce.hex()))
+        storage.lock(lock)
+        try:
+            write_local_session(storage, str(self._path), local)
+        finally:
+            storage.unlock(lock)
 
     def _others(self, session: Session) -> Collection[int]:
         return set(self._image.brokers.live(session.node_id)) - {session.node_id}
@@ -224,10 +269,9 @@ class BucketStart:
 
     async def _seal_own(self, session: Session) -> list[tuple[RegisteredSession, SealedWal]]:
         brokers = self._image.brokers
-        died_here = -1 if self._local is None else self._local.session
 
         def may_serve(number: int) -> bool:
-            return number != died_here and brokers.is_current(session.node_id, number)
+            return number not in self._died_here and brokers.is_current(session.node_id, number)
 
         return await end_earlier(
             self._objects,
@@ -290,12 +334,11 @@ class BucketStart:
         wanted = self._leaderships(session.node_id) if self._others(session) else None
         # An older release kept the metadata elsewhere, and no other gateway was there.
         restored = wanted if wanted is not None or not is_copied(self._known) else self._leaderships()
-        local = LocalSession(self._address, session.cluster_id, session.session)
         rebuilt, shared = await rebuild_directory(
             self._objects,
             self._machine.storage,
             self._path,
-            encode_local_session(local),
+            encode_local_session(self._local_of(session)),
             session,
             self._known,
             sealed,

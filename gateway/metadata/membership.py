@@ -73,19 +73,19 @@ def choose_node_id(
     image: MetadataImage,
     *,
     kept: int | None,
-    last_session: int | None,
+    died_here: Collection[int] = (),
     starting: Collection[int] = (),
     addresses: Collection[Address] = (),
 ) -> tuple[int, int]:
     """Return the node id of a gateway that none was set for, and the epoch of the id's last registration.
-    `kept` is the id in its data directory, and `last_session` the session that used the directory last. The
-    gateway keeps its id unless another one is live under it by now. `starting` are the ids of gateways that
-    are about to join, and `addresses` those at which clients will reach this one.
+    `kept` is the id in its data directory, and `died_here` are the last sessions there. The gateway keeps
+    its id unless another one is live under it by now. `starting` are the ids of gateways that are about
+    to join, and `addresses` those at which clients will reach this one.
     """
     if kept is None:
         return free_node_id(image, starting, addresses)
     epoch = epoch_of(image, kept)
-    if kept in starting or (image.brokers.is_current(kept, epoch) and epoch != last_session):
+    if kept in starting or (image.brokers.is_current(kept, epoch) and epoch not in died_here):
         return free_node_id(image, starting, addresses)
     return kept, epoch
 

@@ -7,6 +7,11 @@
     wal_end          the seq of the seal after a clean stop; null while the gateway runs and after a crash
     metadata_seq     the first object of `meta/` that the directory lacks; null as `wal_end`
     metadata_offset  the offset of that object; null as `wal_end`
+    earlier          the nonces of sessions that died on the directory before they joined the cluster, of one
+                     that is about to register, and of the one before them if the metadata still shows it
+
+The gateway that has the lock of the directory knows by it that all these sessions are dead, and keeps their
+node id.
 
 After a clean stop the files are all that the bucket has, so the next start reuses them if no later session
 exists. In any other case the directory is rebuilt. A gateway without `--cluster` refuses a directory with
@@ -19,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from seqgate.log import IncompatibleFormat, Storage
+from seqgate.log import IncompatibleFormat, LocalDurability, Storage
 from seqgate.log.rebuilding import BUCKET_SESSION
 
 VERSION: Final = 1
@@ -32,6 +37,7 @@ class LocalSession(msgspec.Struct, frozen=True):
     wal_end: int | None = None
     metadata_seq: int | None = None
     metadata_offset: int | None = None
+    earlier: tuple[str, ...] = ()
     version: int = VERSION
 
 
@@ -57,3 +63,8 @@ def read_local_session(storage: Storage, root: str) -> LocalSession | None:
 
 def encode_local_session(local: LocalSession) -> bytes:
     return msgspec.json.encode(local)
+
+
+def write_local_session(storage: Storage, root: str, local: LocalSession) -> None:
+    """Make the file durable: without it the directory would be no cache. Raises OSError."""
+    LocalDurability(storage).replace(f"{root}/{BUCKET_SESSION}", encode_local_session(local))

@@ -216,17 +216,18 @@ async def register_next(
     facts: SessionFacts,
     known: SharedLogContent,
     *,
+    nonce: bytes | None = None,
     cluster_version: int | None = None,
     chance: random.Random | None = None,
 ) -> Session | None:
     """Register a new session right behind `known`; None if another object came first, which `known` then has.
 
-    So the node id may be chosen by all that comes before the registration. `cluster_version` is the version
-    of what the session writes, by default the newest; a release that does not know it refuses the bucket.
-    Waits and raises as `register`.
+    So the node id may be chosen by all that comes before the registration. `nonce` is a new one of
+    `fresh_nonce`, made here by default. `cluster_version` is the version of what the session writes, by
+    default the newest; a release that does not know it refuses the bucket. Waits and raises as `register`.
     """
     reads = PersistentReads(objects, WAITING, chance)
-    nonce = secrets.token_bytes(NONCE_BYTES)
+    nonce = fresh_nonce() if nonce is None else nonce
     number = known.end_seq
     cluster_id = known.cluster_id or facts.cluster_id
     version = CLUSTER_VERSION if cluster_version is None else cluster_version
@@ -239,6 +240,10 @@ async def register_next(
     await check_not_shortened(reads, number)
     known.add(present)
     return Session(number, node_id, nonce, cluster_id) if present == content else None
+
+
+def fresh_nonce() -> bytes:
+    return secrets.token_bytes(NONCE_BYTES)
 
 
 async def sessions(objects: ObjectStore, *, chance: random.Random | None = None) -> list[RegisteredSession]:

@@ -23,6 +23,8 @@ from seqgate.gateway.backends.bucket_backend import BucketBackend
 from seqgate.gateway.cli import app
 from seqgate.gateway.cluster.objects.objects import ObjectStore, Refused
 from seqgate.gateway.cluster.rebuild.local_session import read_local_session
+from seqgate.gateway.cluster.wal import sessions as sessions_of_cluster
+from seqgate.gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from seqgate.gateway.cluster.wal.sessions import sessions
 from seqgate.gateway.config import load_config
 from seqgate.gateway.gateway import Gateway
@@ -150,6 +152,48 @@ async def test_a_rebuild_keeps_the_control_socket_of_the_process_before(tmp_path
     shown = await asyncio.to_thread(CliRunner().invoke, app, ["status", "--data-dir", str(cache)])
     await again.stop()
     assert shown.exit_code == 0, shown.stderr
+
+
+async def _die(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: object, name: str) -> None:
+    """Start the gateway, which ends at this step."""
+
+    async def die(*_: object) -> NoReturn:
+        raise SessionFenced("the process is killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(part, name, die)
+        with pytest.raises((StartFailed, SessionFenced)):
+            await gateway(tmp_path / "cache", tmp_path / "bucket").start()
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "crashed"])
+async def test_starts_that_die_before_they_join_keep_the_node_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_clean: bool
+) -> None:
+    """Their sessions are those of this directory, not of gateways that live elsewhere. So is that of the
+    crash before them, whose lease nobody waits for.
+    """
+    first = gateway(tmp_path / "cache", tmp_path / "bucket")
+    await first.start()
+    for name in ("cache", "bucket") if not is_clean else ():
+        without_sockets = shutil.ignore_patterns(SOCKET_NAME)
+        shutil.copytree(tmp_path / name, tmp_path / "crashed" / name, ignore=without_sockets)
+    await first.stop()
+    for name in ("cache", "bucket") if not is_clean else ():
+        shutil.rmtree(tmp_path / name)
+        shutil.move(tmp_path / "crashed" / name, tmp_path / name)
+    registered = (sessions_of_cluster, "check_not_shortened")
+    steps = [registered, (bucket_start.BucketStart, "_seal"), (SessionWal, "barrier"), registered]
+    for part, step in steps:
+        await _die(tmp_path, monkeypatch, part, step)
+    again = gateway(tmp_path / "cache", tmp_path / "bucket")
+    await again.start()
+    assert again.config.int("node.id") == first.config.int("node.id")
+    assert "may still answer clients" not in caplog.text
+    await again.stop()
+    local = read_local_session(Storage(), str(tmp_path / "cache"))
+    assert local is not None
+    assert (local.wal_end is not None, local.earlier) == (True, ())
 
 
 def contents(path: Path) -> dict[Path, bytes]:

@@ -178,28 +178,29 @@ def test_of_many_ids_that_ended_the_first_one_goes_to_a_new_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "last_session", "expected"),
+    ("kept", "died_here", "expected"),
     [
-        (None, None, (3, NOT_REGISTERED)),
-        (2, 2, (2, 2)),  # the gateway crashed, and nobody has noticed yet
-        (2, 1, (3, NOT_REGISTERED)),  # another gateway has taken the id
-        (4, 3, (4, 4)),  # it has ended
-        (9, 7, (9, NOT_REGISTERED)),  # it was removed
+        (None, (), (3, NOT_REGISTERED)),
+        (2, (2,), (2, 2)),  # the gateway crashed, and nobody has noticed yet
+        (2, (2, 5), (2, 2)),  # its next start died, too
+        (2, (1,), (3, NOT_REGISTERED)),  # another gateway has taken the id
+        (4, (3,), (4, 4)),  # it has ended
+        (9, (7,), (9, NOT_REGISTERED)),  # it was removed
     ],
 )
 def test_a_gateway_keeps_its_id_unless_another_one_is_live_under_it(
-    kept: int | None, last_session: int | None, expected: tuple[int, int]
+    kept: int | None, died_here: tuple[int, ...], expected: tuple[int, int]
 ) -> None:
     image = cluster([1, 2])
     carry_out(image, register_broker(image, broker(4, 4)))
     carry_out(image, end_session(image, 4, 4))
-    assert choose_node_id(image, kept=kept, last_session=last_session) == expected
+    assert choose_node_id(image, kept=kept, died_here=died_here) == expected
 
 
 def test_gateways_that_are_about_to_join_keep_their_node_ids() -> None:
     image = cluster([1, 3])
     assert free_node_id(image, starting=(2, 4))[0] == 5
-    assert choose_node_id(image, kept=2, last_session=None, starting=(2,))[0] == 4
+    assert choose_node_id(image, kept=2, starting=(2,))[0] == 4
 
 
 def test_an_earlier_session_does_not_replace_a_later_one() -> None:
