@@ -14,7 +14,7 @@ import base64
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from seqgate.log.directory.stored_logs import LOCK, WORKERS, check_versions
+from seqgate.log.directory.stored_logs import BUCKET_SESSION, LOCK, WORKERS, check_versions
 from seqgate.log.environment import LogEnvironment
 from seqgate.log.errors import IncompatibleFormat
 from seqgate.log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 OF_A_FILE_SYSTEM: Final = "lost+found"
 """The directory that fsck keeps at the root of a file system."""
-_BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, OF_A_FILE_SYSTEM})
+_BEFORE_META: Final = frozenset(
+    {LOCK, META + TEMPORARY_SUFFIX, BUCKET_SESSION + TEMPORARY_SUFFIX, OF_A_FILE_SYSTEM}
+)
 """The names in a directory before `meta.properties` is durable, and that of a new file system."""
 
 

@@ -89,6 +89,13 @@ async def test_a_directory_with_records_that_no_bucket_has_is_refused(tmp_path: 
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
 
 
+async def test_a_directory_whose_first_start_died_at_its_first_file_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / f"{BUCKET_SESSION}.tmp").touch()
+    await live(tmp_path / "cache", tmp_path / "bucket")
+    assert not (tmp_path / "cache" / f"{BUCKET_SESSION}.tmp").exists()
+
+
 async def test_a_start_on_the_directory_of_a_running_gateway_does_not_end_its_session(tmp_path: Path) -> None:
     running = gateway(tmp_path / "cache", tmp_path / "bucket")
     await running.start()
