@@ -32,6 +32,7 @@ from seqgate.log import (
 )
 from seqgate.log.format.records import iterate_records
 from seqgate.log.rebuilding import BUCKET_SESSION
+from seqgate.log.sharing import ensure_topic_id
 from seqgate.log.stopped import (
     LOCK,
     StoredLog,
@@ -148,6 +149,7 @@ async def open_metadata(data_dir: Path, otherwise: str = "") -> AsyncIterator[Me
         stored: dict[str, StoredLog] = {}
         was_clean = False
         try:
+            ensure_topic_id(storage, durability, str(directory), METADATA_TOPIC_ID)
             stored, was_clean = read_stored_logs(storage, durability, root)
             log = _open_log(storage, directory, stored.get(directory.name) if was_clean else None)
             metadata_log = MetadataLog(LocalJournal(log, flusher, SystemClock()))
@@ -181,13 +183,15 @@ def _open_log(storage: Storage, directory: Path, stored: StoredLog | None) -> Pa
 
 
 def create_metadata(data_dir: Path, node_id: int) -> bool:
-    """Create the data directory with an empty metadata log if it is missing or empty; return whether it was.
-    Raises ControlError.
+    """Create the data directory with an empty metadata log, or what a crash has left of that undone; return
+    whether anything was missing. Raises ControlError.
     """
+    storage = Storage()
+    if storage.exists(str(data_dir / _METADATA_DIRECTORY)):
+        return False
+    check_is_no_cache(storage, data_dir)
     try:
-        if data_dir.exists() and any(data_dir.iterdir()):
-            return False
-        directory = LogDirectory.open(data_dir, Storage(), node_id=node_id, now_ms=SystemClock().now_ms)
+        directory = LogDirectory.open(data_dir, storage, node_id=node_id, now_ms=SystemClock().now_ms)
         try:
             open_metadata_log(directory)
         finally:

@@ -3,6 +3,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
+import uuid
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from seqgate.gateway.admin.operations import answer_stopped
 from seqgate.gateway.admin.request import ControlError, Request
+from seqgate.gateway.admin.stored import create_metadata
 from seqgate.gateway.admin.users import (
     AddUserRequest,
     ChangedUser,
@@ -26,6 +29,9 @@ from seqgate.gateway.cli import app
 from seqgate.gateway.config import load_config
 from seqgate.gateway.security.sasl.scram_credential import ScramHash
 from seqgate.log import Storage
+from seqgate.log.directory.stored_logs import CLEAN_SHUTDOWN
+from seqgate.log.files.checkpoints import encode_partition_metadata
+from seqgate.log.files.file_names import PARTITION_METADATA
 from seqgate.log.stopped import LOCK
 from tests.gateway.admin.answers import all_pages
 from tests.gateway.admin.answers import answer as live_answer
@@ -93,6 +99,29 @@ async def test_the_first_user_is_there_before_the_first_start(tmp_path: Path) ->
     assert await stopped_answer(data_dir, RemoveUserRequest("ann")) == ChangedUser("ann", BOTH)
     async with open_node(data_dir) as node:
         assert list(node.services.topics.metadata_log.image.users.by_name) == ["bob", "carl"]
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+async def test_a_user_is_added_after_a_crash_amid_the_first_command(tmp_path: Path, *, has_log: bool) -> None:
+    """The crash came before the metadata log, or before its topic id."""
+    assert create_metadata(tmp_path, 1)
+    log = tmp_path / "__cluster_metadata-0"
+    (log / PARTITION_METADATA).unlink()
+    if not has_log:
+        shutil.rmtree(log)
+    (tmp_path / CLEAN_SHUTDOWN).unlink()
+    assert (await stopped_answer(tmp_path, adding("ann"))).created_data_dir == (not has_log)
+    async with open_node(tmp_path) as node:
+        assert list(node.services.topics.metadata_log.image.users.by_name) == ["ann"]
+
+
+async def test_no_metadata_log_is_created_beside_partitions(tmp_path: Path) -> None:
+    assert create_metadata(tmp_path, 1)
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / PARTITION_METADATA).write_bytes(encode_partition_metadata(uuid.UUID(int=7)))
+    with pytest.raises(ControlError, match="there are other partitions, such as t-0"):
+        await stopped_answer(tmp_path, adding("ann"))
 
 
 async def test_a_directory_of_something_else_gets_no_user(tmp_path: Path) -> None:
