@@ -34,7 +34,7 @@ from seqgate.log import (
 )
 from seqgate.log.format.records import NewRecord, build_batch
 from seqgate.log.sharing import ensure_topic_id, note_durable
-from seqgate.log.stopped import durable_ends
+from seqgate.log.stopped import StoredLog, durable_ends, write_stored_logs
 
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 
@@ -157,6 +157,9 @@ class MetadataWriter:
             tell(self.end_offset, records)
 
     def close(self) -> None:
-        """Close the log cleanly. The next start checks it from the last recovery point on. Raises OSError."""
-        self.log.close(clean=True)
+        """Close the log cleanly, and write down where it ended for the next start. Raises OSError."""
+        stop = self.log.close(clean=True)
         self.checkpoint()
+        if self._files is not None and stop is not None:
+            logs = {METADATA_DIRECTORY: StoredLog(METADATA_TOPIC_ID, stop, stop.log_end_offset)}
+            write_stored_logs(self._environment.durability, self._files, logs, all_clean=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import uuid
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from seqgate.gateway.gateway import Gateway
 from seqgate.gateway.metadata.records import PartitionRecord
 from seqgate.gateway.runtime.partitions.producer_clients import ClientRow, KeptRows, VerdictRow
 from seqgate.gateway.runtime.partitions.verdicts import Verdicts
+from seqgate.gateway.runtime.topics.metadata_log import open_metadata_log
 from seqgate.gateway.runtime.topics.producer_ids import SEEN_FILE
 from seqgate.gateway.security.principals import ClientIdentity
 from seqgate.gateway.workers.metadata_writer import MetadataWriter
@@ -103,6 +105,21 @@ def test_what_is_staged_of_workers_becomes_the_directory_of_one_process(
     for directory in workers:
         directory.close(clean=False)
     shared.close()
+
+
+def test_the_metadata_is_as_the_clean_stop_of_workers_left_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next start checks nothing, and warns of nothing."""
+    shared = SharedDirectory(Storage(), tmp_path, 1, lambda: 1_000)
+    shared.share_out([registration(number, number, uuid.uuid4(), {}, None) for number in (1, 2)])
+    shared.metadata.change([topic(1)])
+    shared.close()
+    whole = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: 1_000)
+    log = open_metadata_log(whole)
+    assert (whole.was_clean, log.recovery_point) == (True, log.log_end_offset)
+    assert not [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    whole.close()
 
 
 def client(producer_id: int) -> ClientRow:
