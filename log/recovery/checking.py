@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
+_COMPARED_AT_ONCE_BYTES: Final = 1 << 20
+
 
 class Checking:
     """The check of one partition. Afterwards `listing` has only the segments that stay."""
@@ -215,12 +217,16 @@ class Checking:
         """Copy the bytes between two positions of a segment file to a durable file, if a sound batch is among
         them, and register the file. Raises OSError.
 
-        Call this before the bytes are cut off. `next_offset` is the offset that would follow at `position`.
+        Call this before the bytes are cut off; bytes that are kept already are not kept again. `next_offset`
+        is the offset that would follow at `position`.
         """
         found = _sound_batches(segment, position, end, next_offset)
         if found is None:
             return
         listing, storage = self._listing, self._storage
+        known = listing.environment.damage.cut().get(listing.directory, ())
+        if any(self._has_kept(each, segment, position, end) for each in known):
+            return
         kept = DataFile(f"{segment.file.path}.{position}.{listing.now_ms}{CUT_SUFFIX}")
         storage.create(kept)
         try:
@@ -246,6 +252,19 @@ class Checking:
             found.first_offset,
             found.last_offset,
             kept.path,
+        )
+
+    def _has_kept(self, known: CutBytes, segment: Segment, position: int, end: int) -> bool:
+        """Return whether a start has kept these bytes, and died before it cut them off. Raises OSError."""
+        path = f"{self._listing.directory}/{known.file_name}"
+        is_of_place = path.startswith(f"{segment.file.path}.{position}.")
+        if not is_of_place or known.size_bytes != end - position or not self._storage.exists(path):
+            return False
+        # A later crash may have torn other batches at the same place.
+        return all(
+            segment.read_at(start, min(_COMPARED_AT_ONCE_BYTES, end - start))
+            == self._storage.read_by_name(path, _COMPARED_AT_ONCE_BYTES, start - position)
+            for start in range(position, end, _COMPARED_AT_ONCE_BYTES)
         )
 
     def _drop_segments_from(self, index: int) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from seqgate.log import LogEnvironment, Storage
 from seqgate.log.format.record_batch import whole_batches
+from seqgate.log.recovery.load import Listing
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush, open_log
 
 
@@ -87,3 +89,48 @@ def test_kept_bytes_outlive_further_starts(tmp_path: Path) -> None:
     [kept] = cut_files(tmp_path / "log")
     assert open_log(tmp_path / "log", now_ms=NOW_MS + 1).log_end_offset == 2
     assert cut_files(tmp_path / "log") == [kept]
+
+
+def _die(*_: object) -> None:
+    raise OSError(5, "the process is killed")
+
+
+def test_a_start_that_dies_before_it_cuts_keeps_the_bytes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path / "log", SMALL)
+    fill(log, 20)
+    log.close(clean=False)
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "log").glob("*.log"))]
+    first = tmp_path / "log" / f"{0:020d}.log"
+    content = bytearray(first.read_bytes())
+    content[70] ^= 4
+    first.write_bytes(content)
+    environment = LogEnvironment(Storage())
+    for number, (part, name) in enumerate([(Storage, "truncate"), (Listing, "remove")]):
+        with monkeypatch.context() as patch:
+            patch.setattr(part, name, _die)
+            with pytest.raises(OSError, match="is killed"):
+                open_log(tmp_path / "log", SMALL, environment=environment, now_ms=NOW_MS + number)
+    again = open_log(tmp_path / "log", SMALL, environment=environment, now_ms=NOW_MS + 2)
+    assert again.log_end_offset == 0
+    assert [path.stat().st_size for path in cut_files(tmp_path / "log")] == sizes
+    assert [len(found) for found in environment.damage.cut().values()] == [len(sizes)]
+
+
+def test_other_bytes_of_the_same_place_and_size_are_kept_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = open_log(tmp_path / "log")
+    fill(log, 3)
+    log.close(clean=False)
+    tail, environment = crashed(tmp_path / "log", 0), LogEnvironment(Storage())
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "truncate", _die)
+        with pytest.raises(OSError, match="is killed"):
+            open_log(tmp_path / "log", environment=environment)
+    crashed(tmp_path / "log", 1)
+    open_log(tmp_path / "log", environment=environment, now_ms=NOW_MS + 1)
+    first, second = (path.read_bytes() for path in cut_files(tmp_path / "log"))
+    assert first == tail
+    assert (len(second), second == tail) == (len(tail), False)
