@@ -124,8 +124,9 @@ class Repository:
         ]
         removed = own[:-keep]
         for name in removed:
-            # A name that says so keeps a half deleted backup from being taken for a whole one.
+            # A durable name that says so keeps a half deleted backup from being taken for a whole one.
             self.storage.rename(f"{self.path}/{name}", f"{self.path}/{name}{PARTIAL}")
+            LocalDurability(self.storage).sync(directories=[self.path])
             self.storage.remove_tree(f"{self.path}/{name}{PARTIAL}")
         return removed
 

@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 from seqgate.gateway.backup.pace import Pace
-from seqgate.gateway.backup.repository import NAME, BackupError, BackupManifest, CopiedFile, encode, read
+from seqgate.gateway.backup.repository import (
+    NAME,
+    PARTIAL,
+    BackupError,
+    BackupManifest,
+    CopiedFile,
+    Repository,
+    encode,
+    read,
+)
 from seqgate.log import Storage
 from tests.log.support import NOW_MS
 
@@ -62,3 +71,31 @@ def test_the_pace_waits_for_as_long_as_the_rate_asks() -> None:
     now[0] += 10
     pace.spend(500)
     assert len(slept) == 4, "a disk that was slower than the rate is not slowed down further"
+
+
+class _Recording(Storage):
+    """Notes the names of the directory that are durable when a tree is removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.durable: list[str] = []
+        self.at_removal: list[list[str]] = []
+
+    def fsync_directory(self, path: str) -> None:
+        super().fsync_directory(path)
+        self.durable = sorted(self.list_directory(path))
+
+    def remove_tree(self, path: str) -> None:
+        self.at_removal.append(self.durable)
+        super().remove_tree(path)
+
+
+def test_no_power_cut_leaves_half_of_a_removed_backup_under_its_name(tmp_path: Path) -> None:
+    manifest, names = manifest_of("log"), [f"2026013{day}T000000Z" for day in range(2)]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / NAME).write_bytes(encode(manifest))
+    storage = _Recording()
+    assert Repository(storage, str(tmp_path)).remove_oldest_of_same_directory(1, manifest) == names[:1]
+    assert storage.at_removal == [[names[0] + PARTIAL, names[1]]]
+    assert [path.name for path in tmp_path.iterdir()] == names[1:]
