@@ -15,7 +15,7 @@ import msgspec
 
 from seqgate.gateway.admin.commands import Output, argument, asks, flag, option, stop
 from seqgate.gateway.admin.completion import topic_names
-from seqgate.gateway.admin.options import OpenedCluster, cluster, name_values_or_exit_2
+from seqgate.gateway.admin.options import OpenedCluster, cluster, parsed_or_exit_2
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted, shown
 
@@ -92,9 +92,7 @@ def produce(
     defaults = LineFormat(
         key_separator=None if key_separator is None else key_separator.replace("\\t", "\t").encode(),
         key=None if key is None else key.encode(),
-        headers=tuple(
-            (name, value.encode()) for name, value in name_values_or_exit_2(headers or [], "--header").items()
-        ),
+        headers=tuple(parsed_or_exit_2(parse_header, text, "--header") for text in headers or []),
         partition=partition,
         null=None if null is None else null.encode(),
         keeps_partitions=keep_partitions,
@@ -151,6 +149,14 @@ class ProducedRecord(msgspec.Struct, frozen=True):
     headers: list[tuple[str, bytes]] = msgspec.field(default_factory=list)
     partition: int | None = None
     timestamp: int | None = None
+
+
+def parse_header(text: str) -> tuple[str, bytes]:
+    """Parse NAME=VALUE as a header. Spaces belong to the name: a record may have headers of any name."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{text!r} must have the form NAME=VALUE")
+    return name, value.encode()
 
 
 class LineFormat(msgspec.Struct, frozen=True):

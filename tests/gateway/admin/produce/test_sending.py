@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from seqgate.gateway.admin.produce import Interrupted, ProducedRecord, send_reco
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.cluster import connected
 from seqgate.gateway.admin.request import ControlError
+from seqgate.gateway.cli import parse
 from seqgate.gateway.testing import Broker
 
 WRONG = "line 2: no key separator ':' in the line"
@@ -73,3 +75,16 @@ def test_a_missing_topic_names_the_option_that_creates_it(broker: Broker) -> Non
         pytest.raises(ControlError, match=r"^there is no topic none; --create creates it$"),
     ):
         send_records(cluster, "none", [WHOLE], compression=None, at_once=False)
+
+
+def test_each_header_is_stored_under_the_name_that_was_given(broker: Broker, tmp_path: Path) -> None:
+    broker.create_topic("lines")
+    file = tmp_path / "lines"
+    file.write_text("whole\n")
+    given = [word for text in ("a=1", "a=2", " b =x=y") for word in ("--header", text)]
+    right = parse(["produce", "lines", "--bootstrap", broker.bootstrap, "--file", str(file), *given])
+    assert right is not None
+    command, values = right
+    command(**values)
+    (record,) = broker.records("lines")
+    assert list(record.headers) == [("a", b"1"), ("a", b"2"), (" b ", b"x=y")]
