@@ -85,7 +85,9 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class TopicOutcome(msgspec.Struct, frozen=True):
-    """The outcome for one topic, such as `created`; `refused` comes with the cluster's `error`."""
+    """The outcome for one topic, such as `created`; `refused` comes with the cluster's `error`. Numbers that
+    the cluster does not tell this user are None.
+    """
 
     topic: str
     outcome: str
@@ -418,7 +420,11 @@ def create_topics(
 def _created(row: Any, outcome: str, *, if_not_exists: bool) -> TopicOutcome:
     if row.error_code == ALREADY_EXISTS and if_not_exists:
         return TopicOutcome(row.name, EXISTS)
-    return _unless_refused(TopicOutcome(row.name, outcome, row.num_partitions, row.replication_factor), row)
+    # The cluster tells -1 to a user without DescribeConfigs on the topic.
+    partitions, replicas = (
+        None if told < 0 else told for told in (row.num_partitions, row.replication_factor)
+    )
+    return _unless_refused(TopicOutcome(row.name, outcome, partitions, replicas), row)
 
 
 def _unless_refused(outcome: TopicOutcome, row: Any) -> TopicOutcome:

@@ -477,12 +477,13 @@ class Cluster:
         )
 
     def await_leaders(self, names: Sequence[str]) -> None:
-        """Wait until each partition of new topics has a leader. Raises Unreachable if that takes too long."""
+        """Wait until the new topics that this user sees have leaders. Raises Unreachable after a while."""
         end_s = time.monotonic() + TOPICS_TIMEOUT_S
         while time.monotonic() < end_s:
             with suppress(ControlError):
                 topics = self.ask_any(self.metadata_request(names)).topics
-                if all(topic.partitions and all(map(is_led, topic.partitions)) for topic in topics):
+                seen = [each for each in topics if each.error_code != ErrorCode.topic_authorization_failed]
+                if all(topic.partitions and all(map(is_led, topic.partitions)) for topic in seen):
                     return
             time.sleep(PAUSE_S)
         raise Unreachable(

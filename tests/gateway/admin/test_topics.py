@@ -6,10 +6,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, ResourcePattern, ResourceType
 
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.cluster import Cluster, connected
-from seqgate.gateway.admin.topics import REFUSED, alter_topic, describe_topics
+from seqgate.gateway.admin.topics import (
+    CREATED,
+    REFUSED,
+    TopicOutcome,
+    alter_topic,
+    create_topics,
+    describe_topics,
+)
 from seqgate.gateway.testing import Broker
 
 CREATE_PARTITIONS = 37
@@ -42,3 +50,20 @@ def test_a_late_refusal_says_what_was_changed(cluster: Cluster, monkeypatch: pyt
     refused = alter_topic(cluster, "t", partitions=3, settings=SETTINGS, unset=())
     assert str(refused.error).startswith("the configurations are altered, the partitions are not: ")
     assert describe_topics(cluster, ["t"])[0].configs == SETTINGS
+
+
+def test_a_user_with_the_right_to_create_alone_waits_for_no_leaders() -> None:
+    authorizer = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with Broker(settings=authorizer) as broker:
+        topic = ResourcePattern(ResourceType.TOPIC, "hidden")
+        created = ACL("User:ANONYMOUS", "*", ACLOperation.CREATE, ACLPermissionType.ALLOW, topic)
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
+        assert not admin.create_acls([created])["failed"]
+        admin.close()
+        with connected(parse_addresses(broker.bootstrap)) as cluster:
+            outcomes = create_topics(cluster, ["hidden"], partitions=2, replication_factor=1)
+        assert outcomes == [TopicOutcome("hidden", CREATED)]
+        assert broker.topics() == ["hidden"]
