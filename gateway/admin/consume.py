@@ -58,7 +58,9 @@ def parse_start(text: str) -> Start:
 
 
 def first_offset(start: Start, log_start: int, log_end: int, at_time: int | None) -> int:
-    """Return the first offset to read; `at_time` is that of the time `start`, None: no record is so late."""
+    """Return the first offset to read; `at_time` is that of the time `start`, None: no record is so late. The
+    last records may begin below: not every offset has a record.
+    """
     match start.kind:
         case "offset":
             wanted = start.value
@@ -316,11 +318,11 @@ def read_records(
         allow_auto_create_topics=False,
     )
     try:
+        if start.kind == "last" and start.value:
+            first = _last_records(cluster, consumer, start.value, {place: ends[place] for place in places})
         if group is None:
             wanted = places if follow else [place for place in places if first[place] < ends[place]]
-            consumer.assign(wanted)
-            for place in wanted:
-                consumer.seek(place, first[place])
+            _assign(consumer, {place: first[place] for place in wanted})
             if not wanted:
                 return
         else:
@@ -343,6 +345,34 @@ def _span(
         at = at_time.get(place, -1)
         first[place] = first_offset(start, starts[place], ends[place], None if at < 0 else at)
     return first, ends
+
+
+def _assign(consumer: Any, first: Mapping[Any, int]) -> None:
+    consumer.assign(list(first))
+    consumer.resume(*first)
+    for place, offset in first.items():
+        consumer.seek(place, offset)
+
+
+def _last_records(cluster: Cluster, consumer: Any, number: int, ends: Mapping[Any, int]) -> dict[Any, int]:
+    """Return the offsets of the last `number` records of each partition. Markers of transactions, and records
+    that are aborted or compacted away, have offsets too: read twice as far below until there are enough.
+    """
+    starts, first = cluster.starts(ends), dict(ends)
+    found: dict[Any, list[int]] = {place: [] for place in ends}
+    span = number
+    while few := [place for place in ends if first[place] > starts[place] and len(found[place]) < number]:
+        until = {place: first[place] for place in few}
+        first |= {place: max(until[place] - span, starts[place]) for place in few}
+        _assign(consumer, {place: first[place] for place in few})
+        newer = {place: found[place] for place in few}
+        found |= {place: [] for place in few}
+        for record in _Reading(cluster, consumer, until, lambda: None, None, None).records():
+            found[record.topic, record.partition].append(record.offset)
+        for place in few:
+            found[place] += newer[place]
+        span *= 2
+    return {place: found[place][-number] if len(found[place]) >= number else starts[place] for place in ends}
 
 
 class _Reading:

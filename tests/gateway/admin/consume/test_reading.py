@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from kafka import KafkaProducer
 
 from seqgate.gateway.admin.consume import FROM_THE_BEGINNING, FROM_THE_END, Start, read_records
 from seqgate.gateway.admin.groups.describing import committed_offsets
@@ -21,6 +22,7 @@ SENT = [str(number).encode() for number in range(10)]
 def cluster() -> Iterator[Cluster]:
     with Broker(settings={"group.initial.rebalance.delay.ms": "0"}) as broker:
         broker.create_topic("t", 2)
+        broker.create_topic("transactions")
         with connected(parse_addresses(broker.bootstrap)) as cluster:
             records = (ProducedRecord(value, partition=number % 2) for number, value in enumerate(SENT))
             send_records(cluster, "t", records, compression=None, at_once=False)
@@ -116,3 +118,39 @@ def test_what_the_pipe_did_not_take_is_not_committed(cluster: Cluster) -> None:
     with pytest.raises(BrokenPipeError):
         records.close()
     assert sorted(read(cluster, "broken")) == SENT
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(1, [9]), (2, [8, 9]), (4, [6, 7, 8, 9]), (10, [*range(10)]), (99, [*range(10)])]
+)
+def test_the_last_records_are_counted_without_markers_and_aborted_records(
+    in_transactions: Cluster, number: int, expected: list[int]
+) -> None:
+    records = read_records(
+        in_transactions,
+        "transactions",
+        partitions=(),
+        start=Start("last", number),
+        follow=False,
+        committed=True,
+        on_pause=lambda: None,
+    )
+    assert [int(record.value) for record in records] == expected
+
+
+@pytest.fixture(scope="module")
+def in_transactions(cluster: Cluster) -> Cluster:
+    """The cluster with a topic of ten records in transactions of one, and many aborted records after them."""
+    producer = KafkaProducer(bootstrap_servers=list(cluster.addresses), transactional_id="t")
+    producer.init_transactions()
+    for value in SENT:
+        producer.begin_transaction()
+        producer.send("transactions", value)
+        producer.commit_transaction()
+    producer.begin_transaction()
+    for value in SENT:
+        producer.send("transactions", value)
+    producer.flush()
+    producer.abort_transaction()
+    producer.close()
+    return cluster
