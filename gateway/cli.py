@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from seqgate import __version__, core
-from seqgate.gateway.admin.commands import Command, Commands
+from seqgate.gateway.admin.commands import Command, Commands, stop
 
 if TYPE_CHECKING:
     import typer
@@ -133,14 +135,46 @@ def main() -> None:
     """Run the command that the process was started with, without typer where its options are right. The first
     words choose the command, unless they are options, or a shell asks for completions.
     """
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.encoding.lower().startswith("utf"):
         sys.stdout.reconfigure(errors="replace")  # no command fails for want of an arrow
     words = None if "_SEQGATE_COMPLETE" in os.environ else sys.argv[1:]
-    right = parse(words or [])
-    if right is not None:
-        _run(*right)
-    else:
-        command_line(words)(prog_name="seqgate")
+    with _output_written():
+        right = parse(words or [])
+        if right is not None:
+            _run(*right)
+        else:
+            command_line(words)(prog_name="seqgate")
+
+
+def _open_closed_streams() -> None:
+    """Read and write /dev/null where the shell has closed a stream, as with `>&-`; Python has None for it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - as long as the process
+
+
+_UNWRITABLE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF))
+
+
+@contextmanager
+def _output_written() -> Iterator[None]:
+    """Write all that a command prints. End with 1 when nobody reads on, or, with a sentence, when standard
+    output can't be written.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        is_broken = isinstance(error, BrokenPipeError)
+        if not is_broken and (error.filename is not None or error.errno not in _UNWRITABLE):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the last flush must not fail again
+        if not is_broken:
+            stop(f"the output can't be written: {error.strerror}")
+        sys.exit(1)
 
 
 def parse(words: Sequence[str]) -> tuple[Command, dict[str, Any]] | None:
@@ -157,14 +191,11 @@ def parse(words: Sequence[str]) -> tuple[Command, dict[str, Any]] | None:
 
 
 def _run(chosen: Command, given: dict[str, Any]) -> None:
-    """Run a command, and end as typer does: on Ctrl-C, at the end of the input, and when nobody reads on."""
+    """Run a command, and end as typer does: on Ctrl-C, and at the end of the input."""
     try:
         chosen(**given)
     except KeyboardInterrupt:
         sys.exit(130)
     except EOFError:
         print("\nAborted!", file=sys.stderr)
-        sys.exit(1)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the last flush must not fail again
         sys.exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -84,6 +85,36 @@ def test_no_letter_ends_a_command(monkeypatch: pytest.MonkeyPatch, encoding: str
         patched.setattr("seqgate.gateway.cli._run", lambda *_: print("→", flush=True))
         main()
         assert written.getvalue() == given + b"\n"
+
+
+@pytest.mark.parametrize("words", ["--version", "help", "topics --help"])
+def test_an_output_that_can_not_be_written_ends_a_command(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["seqgate", *words.split()])
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", full)
+        with pytest.raises(SystemExit, match="1"):
+            main()
+    assert capsys.readouterr().err == "seqgate: the output can't be written: No space left on device\n"
+
+
+def test_a_command_runs_without_standard_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+
+    def run(*_: object) -> None:
+        assert not sys.stdin.isatty()
+        sys.stdout.buffer.write(sys.stdin.buffer.read())
+        ran.append(sys.stderr.write("x"))
+
+    monkeypatch.setattr("sys.argv", ["seqgate", "tasks"])
+    monkeypatch.setattr("seqgate.gateway.cli._run", run)
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{name}", None)
+    main()
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        stream.close()
+    assert ran == [1]
 
 
 def test_each_command_that_asks_somebody_has_a_timeout() -> None:
