@@ -453,17 +453,18 @@ def alter_topic(
 ) -> TopicOutcome:
     """Set and unset configurations of a topic (IncrementalAlterConfigs), then add partitions
     (CreatePartitions), or only ask the cluster whether it would. Nothing is changed where it would refuse the
-    partitions.
+    partitions. Raises ControlError for a configuration that topics do not have.
     """
     (topic,) = cluster.existing_topics([name])
     if settings or unset:
         from seqgate.gateway.admin import configs  # noqa: PLC0415 - as above
 
+        resource = configs.Resource("topic", name)
+        configs.check_known(cluster, resource, [*settings, *unset])
         if partitions is not None:
             outcome = _with_partitions(cluster, name, partitions, validate_only=True)
             if outcome.error is not None:
                 return outcome
-        resource = configs.Resource("topic", name)
         error = configs.change_remote(cluster, resource, settings, unset, validate_only=validate_only)
         if error is not None:
             return TopicOutcome(name, REFUSED, error=error)

@@ -10,6 +10,7 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, KafkaAdminClient, 
 
 from seqgate.gateway.admin.remote.addresses import parse_addresses
 from seqgate.gateway.admin.remote.cluster import Cluster, connected
+from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.topics import (
     CREATED,
     REFUSED,
@@ -36,6 +37,21 @@ def test_where_partitions_are_refused_no_setting_is_changed(cluster: Cluster) ->
     refused = alter_topic(cluster, "t", partitions=1, settings=SETTINGS, unset=())
     assert (refused.outcome, "not be an increase" in str(refused.error)) == (REFUSED, True)
     assert describe_topics(cluster, ["t"])[0].configs == {}
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_a_mistyped_configuration_is_not_unset(cluster: Cluster, validate_only: bool) -> None:
+    alter_topic(cluster, "t", partitions=None, settings=SETTINGS, unset=())
+    with pytest.raises(ControlError, match=r"^topic t has no configuration retention.mss; .* retention.ms"):
+        alter_topic(
+            cluster,
+            "t",
+            partitions=None,
+            settings={"segment.ms": "1"},
+            unset=["retention.mss"],
+            validate_only=validate_only,
+        )
+    assert describe_topics(cluster, ["t"])[0].configs == SETTINGS
 
 
 def test_a_late_refusal_says_what_was_changed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
