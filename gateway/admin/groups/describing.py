@@ -606,8 +606,6 @@ class LiveGroups:
         from seqgate.gateway.coordinator.group.offsets import is_name_group  # noqa: PLC0415 - slow to import
         from seqgate.gateway.metadata.image import OFFSETS_TOPIC  # noqa: PLC0415
 
-        if not group_id:
-            raise ControlError("the group name is empty")
         if is_name_group(group_id):
             raise ControlError(
                 f"{group_id} is no group but stands for a producer name; `seqgate names` shows its sequence "

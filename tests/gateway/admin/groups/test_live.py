@@ -99,11 +99,9 @@ class TestDescribe:
         ]
         assert {(page.group, page.state, page.type) for page in pages} == {("billing", "Empty", "classic")}
 
-    @pytest.mark.parametrize(
-        ("group", "words"), [("nobody", "there is no group nobody"), ("", "the group name is empty")]
-    )
-    async def test_what_is_not_there_is_refused(self, node: Node, group: str, words: str) -> None:
-        with pytest.raises(ControlError, match=words):
+    @pytest.mark.parametrize("group", ["nobody", ""])
+    async def test_what_is_not_there_is_refused(self, node: Node, group: str) -> None:
+        with pytest.raises(ControlError, match=f"^there is no group {group}$"):
             await answer(node, DescribeGroupRequest(group))
 
 
@@ -167,6 +165,15 @@ class TestDelete:
             assert (deletion.state, deletion.committed_partitions) == ("Empty", 2)
             assert (deletion.deleted, deletion.refusal) == (execute, None)
         assert (await answer(node, ListGroupsRequest())).groups == []
+
+    async def test_the_group_with_the_empty_name_is_a_group(self, node: Node) -> None:
+        await commit(node, "", 5)
+        assert [row.group for row in (await answer(node, ListGroupsRequest())).groups] == [""]
+        await answer(node, ResetOffsetsRequest("", "shift", -2, execute=True))
+        (row,) = (await answer(node, DescribeGroupRequest(""))).partitions
+        assert row.committed_offset == 3
+        (deletion,) = (await answer(node, DeleteGroupsRequest([""], execute=True))).groups
+        assert deletion.deleted
 
     async def test_one_entry_for_each_group_named(self, node: Node) -> None:
         done = await answer(node, DeleteGroupsRequest(["a", "b", "a"], execute=True))
