@@ -344,9 +344,12 @@ class Interrupted(KeyboardInterrupt):
 def _send_all(sending: _Sending, records: Iterable[ProducedRecord]) -> None:
     given = enumerate(records, start=1)
     while True:
-        sending.is_reading = True
         try:
-            number, record = next(given)
+            sending.is_reading = True
+            try:
+                number, record = next(given)
+            finally:
+                sending.is_reading = False
         except StopIteration:
             sending.settle(0, 0)
             return
@@ -354,8 +357,6 @@ def _send_all(sending: _Sending, records: Iterable[ProducedRecord]) -> None:
             # The input is wrong here, and the records before are stored all the same.
             sending.settle(0, 0)
             raise
-        finally:
-            sending.is_reading = False
         sending.send(number, record)
 
 

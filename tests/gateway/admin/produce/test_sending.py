@@ -88,3 +88,16 @@ def test_each_header_is_stored_under_the_name_that_was_given(broker: Broker, tmp
     command(**values)
     (record,) = broker.records("lines")
     assert list(record.headers) == [("a", b"1"), ("a", b"2"), (" b ", b"x=y")]
+
+
+def test_a_refusal_after_the_end_of_the_input_is_told_once(
+    broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        broker.faults.error("MESSAGE_TOO_LARGE", api="Produce", times=1_000_000),
+        pytest.raises(
+            ControlError, match=r"^record 1 is not stored: .* 0 of the records before it are stored$"
+        ),
+    ):
+        send(broker, [WHOLE])
+    assert "the next line ends the command" not in capsys.readouterr().err
