@@ -379,7 +379,8 @@ def _given_up(block: BlockRow, next_producer_id: int) -> int:
 def _claim_text(block: BlockRow) -> Iterator[Block]:
     size = block.last_producer_id - block.first_producer_id + 1
     if block.state == NOT_CLAIMED:
-        yield f"{counted(size, 'id')} from {block.first_producer_id} or later are claimed for {block.owner}."
+        first = f"{block.first_producer_id} or later"
+        yield f"{counted(size, 'id')} from {first} {NOT_CLAIMED} for {block.owner}."
     else:
         yield f"Claimed {block.range} ({counted(size, 'id')}) for {block.owner}."
 

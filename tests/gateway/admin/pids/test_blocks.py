@@ -70,6 +70,14 @@ def test_a_plan_refuses_what_the_change_refuses(tmp_path: Path, command: tuple[s
     assert words in planned.stderr
 
 
+def test_a_plan_claims_nothing(tmp_path: Path) -> None:
+    assert create_metadata(tmp_path / "data", 1)
+    planned = CliRunner().invoke(
+        app, ["pids", "claim", "5", "--dry-run", "--owner", "me", "--data-dir", str(tmp_path / "data")]
+    )
+    assert planned.stdout == "5 ids from 0 or later would be claimed for me.\n"
+
+
 class TestStates:
     async def test_blocks_of_an_earlier_run_are_given_up(self) -> None:
         store = MemoryStore()
