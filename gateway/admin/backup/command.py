@@ -438,10 +438,14 @@ def create_backup(
     """Back a data directory up into `target`; a running gateway has `timeout_s` to stage its files, by
     default STAGE_TIMEOUT_S. Raises ControlError.
     """
-    from seqgate.gateway.backup.repository import Repository  # noqa: PLC0415 - slow to import
+    from seqgate.gateway.admin.stored import check_is_no_cache, existing_metadata_directory  # noqa: PLC0415 - slow
+    from seqgate.gateway.backup.repository import Repository  # noqa: PLC0415
     from seqgate.log import Storage  # noqa: PLC0415
 
     storage = Storage()
+    existing_metadata_directory(data_dir)
+    instead = "which has the records: name the bucket with --cluster ADDRESS"
+    check_is_no_cache(storage, data_dir, instead)
     if target.resolve().is_relative_to(data_dir.resolve()):
         raise ControlError(f"{target} is in the data directory; name a directory on another disk")
     repository = Repository(storage, str(target))
@@ -466,13 +470,9 @@ STAGE_TIMEOUT_S: Final = 600.0
 @contextmanager
 def staged_in(storage: Storage, data_dir: Path, timeout_s: float) -> Iterator[Staged]:
     """Yield what a directory, or its running gateway, has staged; then remove it. Raises ControlError."""
-    from seqgate.gateway.admin.stored import check_is_no_cache, existing_metadata_directory  # noqa: PLC0415 - slow
-    from seqgate.log import DirectoryLocked  # noqa: PLC0415
+    from seqgate.log import DirectoryLocked  # noqa: PLC0415 - slow to import
     from seqgate.log.staging import STAGING_LOCK, read_staged, remove_staging  # noqa: PLC0415
 
-    existing_metadata_directory(data_dir)
-    instead = "which has the records: name the bucket with --cluster ADDRESS"
-    check_is_no_cache(storage, data_dir, instead)
     lock = str(data_dir / STAGING_LOCK)
     try:
         storage.lock(lock)

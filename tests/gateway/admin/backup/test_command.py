@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from seqgate.gateway.admin.backup.command import copy_staged, first_id_after_restore, restore_files
+from seqgate.gateway.admin.backup.command import (
+    copy_staged,
+    create_backup,
+    first_id_after_restore,
+    restore_files,
+)
+from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import BackupError, Created, Repository
 from seqgate.log import LogDirectory, Storage
@@ -131,3 +137,10 @@ def test_the_move_of_the_manual_is_above_all_ids_also_after_a_restore() -> None:
     moved = int(f"{NOW_MS // 1_000}{zeros}")
     restored = first_id_after_restore(first_id_after_restore(0, NOW_MS), NOW_MS)
     assert restored < moved < MAX_PRODUCER_ID
+
+
+def test_what_is_no_data_directory_leaves_no_target(tmp_path: Path) -> None:
+    target = tmp_path / "backups"
+    with pytest.raises(ControlError, match="none is no data directory of a gateway"):
+        create_backup(tmp_path / "none", target, Pace(), is_full=False, keep=None)
+    assert not target.exists()
