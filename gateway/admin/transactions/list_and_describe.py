@@ -461,8 +461,17 @@ _NOT_BEGUN: Final = -1
 
 def list_transactions_remote(cluster: Cluster, request: ListTransactionsRequest) -> TransactionPage:
     """Return all transactional ids that pass the filters, in order."""
+    from kio.schema.errors import ErrorCode  # noqa: PLC0415 - slow to import
+
+    from seqgate.gateway.admin.remote.cluster import Refused  # noqa: PLC0415
+
     request = msgspec.structs.replace(request, states=[state_of(state) for state in request.states])
-    ids = sorted({row.transactional_id for row in listed_ids(cluster, request)})
+    try:
+        ids = sorted({row.transactional_id for row in listed_ids(cluster, request)})
+    except Refused as error:
+        if error.code != ErrorCode.invalid_regular_expression:
+            raise
+        raise ControlError(f"{request.pattern} is not a regular expression (RE2)") from error
     return TransactionPage(rows_of(cluster, ids), True, ClusterTransactions(cluster).offline_partitions)
 
 

@@ -126,7 +126,10 @@ def _full_match(pattern: str) -> Callable[[str], object]:
     try:
         matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
     except re2.error as error:
-        raise InvalidPattern(str(error)) from error
+        reason = error.args[0]
+        raise InvalidPattern(
+            reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        ) from error
     return matches
 
 

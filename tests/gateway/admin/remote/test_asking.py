@@ -204,6 +204,12 @@ def test_a_version_that_brokers_do_not_serve_is_named(broker: Broker) -> None:
             RemoteClient(cluster).ask(ListProducersRequest())
 
 
+def test_a_pattern_that_brokers_refuse_is_named(broker: Broker) -> None:
+    told = r"^tx\( is not a regular expression \(RE2\)$"
+    with connected(parse_addresses(broker.bootstrap)) as cluster, pytest.raises(ControlError, match=told):
+        RemoteClient(cluster).ask(ListTransactionsRequest(pattern="tx("))
+
+
 def test_questions_changes_and_brokers_have_the_whole_time_of_the_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

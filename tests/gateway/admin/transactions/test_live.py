@@ -206,3 +206,10 @@ async def test_pages_have_limits(tmp_path: Path, kind: Callable[..., Request[Any
     async with open_node(tmp_path, *SETTINGS) as node:
         with pytest.raises(ControlError, match=f"limit must be between 1 and 10000, not {limit}"):
             await answer(node, kind(limit=limit))
+
+
+async def test_a_wrong_pattern_is_refused_with_the_reason(tmp_path: Path) -> None:
+    async with open_node(tmp_path, *SETTINGS) as node:
+        await node.services.coordinators.transactions.ensure_topic()
+        with pytest.raises(ControlError, match=r"^tx\( is not a regular expression: missing \): tx\($"):
+            await answer(node, ListTransactionsRequest(pattern="tx("))
