@@ -70,7 +70,7 @@ def produce(
 
     With --from-json a line has the fields value, key, headers (a list, or an object of names and values),
     timestamp (ms), and partition with --keep-partitions; value_base64 and key_base64 for bytes that are not
-    text. A value that is no string is sent as JSON.
+    text. A value that is no string is sent as JSON. A header that is null can't be sent.
 
     \b
     For example:
@@ -295,9 +295,11 @@ def send_records(
     before the next record is sent. Raises Interrupted on Ctrl-C, ControlError, or errors of kafka-python.
     """
     from kafka import KafkaProducer  # noqa: PLC0415 - slow to import
+    from kafka.serializer import Serializer  # noqa: PLC0415
 
     from seqgate.gateway.admin.remote.cluster import NoTopic, give_up, opened  # noqa: PLC0415 - as above
 
+    Serializer.register(_Nulls)
     try:
         (found,) = cluster.existing_topics([topic])
     except NoTopic as error:
@@ -311,6 +313,7 @@ def send_records(
         acks="all",
         enable_idempotence=True,
         compression_type=compression,
+        value_serializer=_Nulls(),
         linger_ms=0 if at_once else LINGER_MS,
         max_request_size=LARGEST_REQUEST_BYTES,
         delivery_timeout_ms=timeout_ms,
@@ -330,6 +333,17 @@ def send_records(
         else:
             producer.close()
     return sending.report()
+
+
+_NULL: Final = object()
+"""Stands for a null value, which KafkaProducer refuses without a key, until its checks are over."""
+
+
+class _Nulls:
+    """The serializer of values."""
+
+    def serialize(self, _topic: str, _headers: object, value: object) -> object:
+        return None if value is _NULL else value
 
 
 class Interrupted(KeyboardInterrupt):
@@ -392,7 +406,7 @@ class _Sending:
         try:
             future = self._producer.send(
                 self._topic,
-                value=record.value,
+                value=_NULL if record.value is None else record.value,
                 key=record.key,
                 headers=record.headers,
                 partition=record.partition,

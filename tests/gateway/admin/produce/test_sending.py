@@ -101,3 +101,8 @@ def test_a_refusal_after_the_end_of_the_input_is_told_once(
     ):
         send(broker, [WHOLE])
     assert "the next line ends the command" not in capsys.readouterr().err
+
+
+def test_a_record_needs_neither_a_key_nor_a_value(broker: Broker) -> None:
+    send(broker, [ProducedRecord(None), ProducedRecord(None, b"k"), ProducedRecord(b"")])
+    assert [record[3:5] for record in broker.records("lines")] == [(None, None), (b"k", None), (None, b"")]
