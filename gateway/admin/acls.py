@@ -20,6 +20,7 @@ from seqgate.gateway.admin.tables import Block, Column, counted, shown, table
 from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
     EVERYBODY,
+    SUPPORTED,
     WILDCARD,
     AclEntry,
     AclFilter,
@@ -302,6 +303,9 @@ def add(
     """  # noqa: D301 - \b keeps the lines of the list apart
     holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
     wanted = _entries(resources, pattern, holders, actions)
+    unsupported = unsupported_operation(wanted)
+    if unsupported is not None:
+        raise stop(unsupported, code=2)
     with opened as reached:
         errors = create_entries(reached, wanted)
     outcomes = list(zip(wanted, errors, strict=True))
@@ -401,6 +405,19 @@ def entries(
     if not wanted:
         raise WrongOptions("name an --allow-principal or a --deny-principal")
     return wanted
+
+
+def unsupported_operation(wanted: Sequence[AclEntry]) -> str | None:
+    """Return the sentence for the first entry about an operation that its resource does not have, as
+    kafka-acls refuses it: such an entry never applies.
+    """
+    for entry in wanted:
+        supported = (Operation.ALL, *SUPPORTED[entry.resource_type])
+        if entry.operation not in supported:
+            kind = entry.resource_type.name.lower().replace("_", " ")
+            names = ", ".join(each.name for each in supported)
+            return f"{kind} {entry.name} has no operation {entry.operation.name}; choose from {names}"
+    return None
 
 
 def _pattern(kind: ResourceType, pattern_type: PatternType) -> PatternType:

@@ -39,6 +39,7 @@ from seqgate.gateway.console.answer import (
 from seqgate.gateway.console.page import Get, Page, PageGroup, Post, Visit, above_form
 from seqgate.gateway.security.acls.access import (
     CLUSTER_NAME,
+    SUPPORTED,
     WILDCARD,
     AclEntry,
     AclFilter,
@@ -168,34 +169,11 @@ ROLES: Final = (
 )
 _SEPARATE: Final = (ResourceType.UNKNOWN, ResourceType.ANY)
 KINDS: Final = tuple(kind.name for kind in ResourceType if kind not in _SEPARATE)
-_CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     kind.name: tuple(operation.name for operation in (Operation.ALL, *operations))
-    for kind, operations in {
-        ResourceType.TOPIC: (
-            Operation.READ,
-            Operation.WRITE,
-            Operation.CREATE,
-            Operation.DESCRIBE,
-            Operation.DELETE,
-            Operation.ALTER,
-            *_CONFIGS,
-        ),
-        ResourceType.GROUP: (Operation.READ, Operation.DESCRIBE, Operation.DELETE, *_CONFIGS),
-        ResourceType.CLUSTER: (
-            Operation.CREATE,
-            Operation.DESCRIBE,
-            Operation.ALTER,
-            *_CONFIGS,
-            Operation.IDEMPOTENT_WRITE,
-            Operation.CLUSTER_ACTION,
-        ),
-        ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE, Operation.TWO_PHASE_COMMIT),
-        ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
-        ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
-    }.items()
+    for kind, operations in SUPPORTED.items()
 }
-"""The operations on each kind of resource. Source: Kafka's AclEntry.supportedOperations."""
+"""The names of the operations on each kind of resource."""
 
 
 _FORM: Final[Mapping[str, str]] = {

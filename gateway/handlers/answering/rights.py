@@ -7,7 +7,7 @@ The authorized-operations fields: a bit for each operation that the client may c
 (KIP-430).
 
 The bits are the codes of `Operation`. Without an authorizer everything is allowed. Source: Kafka's
-AuthHelper.authorizedOperations, AclEntry.supportedOperations.
+AuthHelper.authorizedOperations.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seqgate.gateway.handlers.answering.api import RequestContext
 from seqgate.gateway.metadata.decision import ApiError
 from seqgate.gateway.peer.peers import client_id_of
 from seqgate.gateway.runtime.loop.slices import in_slices
-from seqgate.gateway.security.acls.access import CLUSTER_NAME, Operation, ResourceType
+from seqgate.gateway.security.acls.access import CLUSTER_NAME, SUPPORTED, Operation, ResourceType
 
 K = TypeVar("K", bound=Hashable)
 """The key of a topic: its id, or its name where the API also has names."""
@@ -128,38 +128,9 @@ def cluster_refusal(context: RequestContext[Any], operation: Operation) -> ApiEr
 
 NOT_ASKED: Final = -(2**31)
 
-_OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
-}
-"""The operations that a resource of each type supports."""
 _ALL_BITS: Final = {
     resource_type: sum(1 << operation for operation in operations)
-    for resource_type, operations in _OPERATIONS.items()
+    for resource_type, operations in SUPPORTED.items()
 }
 
 
@@ -186,6 +157,6 @@ def _operations(context: RequestContext[Any], resource_type: ResourceType, name:
     principal, host = context.peer.principal, context.peer_host
     return sum(
         1 << operation
-        for operation in _OPERATIONS[resource_type]
+        for operation in SUPPORTED[resource_type]
         if access.allows(principal, host, operation, resource_type, name)
     )

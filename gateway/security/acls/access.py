@@ -10,6 +10,7 @@ One access control entry, and the filter that finds entries. Source: Kafka's Acl
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -84,6 +85,33 @@ class ResourceType(enum.IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
+
+
+_CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+SUPPORTED: Final[Mapping[ResourceType, Sequence[Operation]]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DESCRIBE,
+        Operation.DELETE,
+        Operation.ALTER,
+        *_CONFIGS,
+    ),
+    ResourceType.GROUP: (Operation.READ, Operation.DESCRIBE, Operation.DELETE, *_CONFIGS),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.DESCRIBE,
+        Operation.ALTER,
+        *_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+        Operation.CLUSTER_ACTION,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE, Operation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+}
+"""The operations on each kind of resource, without ALL. Source: Kafka's AclEntry.supportedOperations."""
 
 
 class PatternType(enum.IntEnum):

@@ -89,7 +89,7 @@ def test_a_producer_and_a_consumer(peer: Peer) -> None:
 def test_denials_hosts_and_the_cluster(peer: Peer) -> None:
     peer.run(
         "acls", "add", "--deny-principal", "User:*", "--deny-host", "192.0.2.7", "--deny-host", "192.0.2.8",
-        "--operation", "describe-configs", "--operation", "ALL", "--topic", "*", "--transactional-id", "tx",
+        "--operation", "describe", "--operation", "ALL", "--topic", "*", "--transactional-id", "tx",
     )  # fmt: skip
     peer.run("acls", "add", "--allow-principal", "User:a", "--idempotent", "--producer", "--topic", "t")
     assert len(listed(peer, "--principal", "User:*")) == 8

@@ -12,6 +12,7 @@ from seqgate.gateway.admin.acls import (
     filter_of,
     filters,
     parse_operation,
+    unsupported_operation,
 )
 from seqgate.gateway.security.acls.access import AclFilter, Operation, PatternType, ResourceType
 
@@ -73,6 +74,17 @@ def test_operations_of_an_idempotent_producer_are_those_on_the_named_resources()
     ]
     with pytest.raises(WrongOptions, match="name a resource"):
         texts(actions=both)
+
+
+def test_a_resource_has_the_operations_that_kafka_has_for_it() -> None:
+    def unsupported(*operations: str) -> str | None:
+        resources = [(ResourceType.CLUSTER, "kafka-cluster"), (TOPIC, "t")]
+        return unsupported_operation(entries(resources, PatternType.LITERAL, ALICE, Actions(operations)))
+
+    assert unsupported("all", "create", "alter-configs") is None
+    told = unsupported("all", "idempotent-write")
+    assert str(told).startswith("topic t has no operation IDEMPOTENT_WRITE; choose from ALL, READ, ")
+    assert str(unsupported("read")).startswith("cluster kafka-cluster has no operation READ; ")
 
 
 def test_the_cluster_has_no_prefixes() -> None:
