@@ -199,7 +199,7 @@ def finish_swap(log: PartitionLog, ticket: SwapTicket) -> bool:
     return True
 
 
-def fail_swap(log: PartitionLog, ticket: SwapTicket, error: OSError) -> None:
+def fail_swap(log: PartitionLog, ticket: SwapTicket, error: Exception) -> None:
     """Take the log offline after the second flush failed, unless the log was reopened or closed meanwhile."""
     assert ticket.new is not None
     log.environment.storage.descriptors.unpin(ticket.new.file)

@@ -225,7 +225,11 @@ class Compaction:
         did_something = False
         try:
             while queue:
-                did_something |= await self._clean(queue.pop(), worker, threads)
+                partition = queue.pop()
+                try:
+                    did_something |= await self._clean(partition, worker, threads)
+                except Exception:
+                    logger.exception("%s could not be compacted and will be tried again", partition.log.place)
         finally:
             del self._workers[worker]
             worker.kill()
@@ -257,7 +261,7 @@ class Compaction:
             outcome = CleaningFailed("")
         except (StorageFailed, OSError) as error:
             outcome = CleaningFailed(str(error), is_of_disk=True)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, Exception):
             await asyncio.to_thread(self._delete_cleaned, partition.log.directory, token)
             raise
         if isinstance(outcome, CleaningFinished):
@@ -306,14 +310,14 @@ class Compaction:
                 raise _GivenUp
             try:
                 await asyncio.to_thread(ticket.read_and_run)
-            except OSError:
+            except Exception:  # also without memory or threads: a start would take the files for a swap
                 abandon_swap(log, ticket)
                 raise
             if not replace_sources(log, ticket, self._clock.now_ms()):
                 raise _GivenUp
             try:
                 await asyncio.to_thread(ticket.run)
-            except OSError as error:
+            except Exception as error:
                 fail_swap(log, ticket, error)
                 raise
             if not finish_swap(log, ticket):

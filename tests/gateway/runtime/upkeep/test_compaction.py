@@ -1,5 +1,5 @@
 """When compaction gives up a partition: at once after damage, after several dead worker processes, and never
-for a full disk.
+for a full disk. What a swap leaves that fails in an unexpected way.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from seqgate.gateway.runtime.partitions.flusher import Flusher
 from seqgate.gateway.runtime.partitions.partition import persist_files
 from seqgate.gateway.runtime.partitions.registry import Partitions
 from seqgate.gateway.runtime.upkeep.compaction import Compaction
-from seqgate.log import FlushTicket, LocalDurability, Storage
+from seqgate.log import FlushTicket, LocalDurability, LogConfig, Storage
 from seqgate.log.compaction.job import CleaningFailed
+from seqgate.log.compaction.swap import SwapTicket
 from seqgate.log.environment import LogEnvironment
 from tests.gateway.handlers.support import FixedClock
+from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored
 from tests.log.support import NOW_MS, batch, flush, open_log
 
 
@@ -129,3 +131,47 @@ async def test_a_flush_that_fails_in_an_unexpected_way_gives_its_ticket_back(tmp
     await persist_files(partition)
     assert partition.log.unflushed.tickets_out == 1
     assert partition.log.offline
+
+
+@pytest.mark.parametrize("step", ["read_and_run", "run"])
+async def test_a_swap_that_fails_in_an_unexpected_way_leaves_no_second_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    storage, config = Storage(), LogConfig(compact=True)
+    log = open_log(tmp_path / "p", config, storage=storage)
+    for value in ("1", None, "3"):
+        log.append(keyed(("a", value)), now_ms=NOW_MS)
+        log.roll(NOW_MS)
+    flush(log)
+    cleaning = begin(log, now_ms=NOW_MS)
+    (cleaned,), _ = run(storage, cleaning)
+
+    def fail(ticket: SwapTicket) -> None:
+        if step == "read_and_run" or ticket.new is not None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(SwapTicket, step, fail)
+    with pytest.raises(RuntimeError):
+        await compaction_in(tmp_path)._swap(log, cleaning, cleaned)
+    if step == "run":
+        assert log.offline, "the sources have lost their names"
+        log.reopen(NOW_MS)
+    assert not list((tmp_path / "p").glob("*.swap"))
+    assert stored(log)[-1] == Kept(2, b"a", b"3")
+
+
+async def test_one_partition_that_fails_in_an_unexpected_way_holds_up_no_other(tmp_path: Path) -> None:
+    compaction = compaction_in(tmp_path)
+    due: list[Any] = [SimpleNamespace(log=SimpleNamespace(place=f"t-{index}")) for index in range(4)]
+    cleaned = []
+
+    async def clean(partition: Any, *_: object) -> bool:
+        if partition is due[0]:
+            raise RuntimeError("can't start new thread")
+        await asyncio.sleep(0)
+        cleaned.append(partition)
+        return True
+
+    compaction._clean = clean  # type: ignore[method-assign]
+    assert await compaction._clean_all(due, 2)
+    assert cleaned == due[1:]
