@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 LARGEST_FILE_BYTES: Final = 4 << 20
 """The largest file of users in bytes; a larger one is refused."""
+RETRY_S: Final = 5.0
+"""How long a file that could not be used is left alone, unless it is replaced: the reason may pass."""
 _FileState: TypeAlias = tuple[int, int, int, int]
 
 
@@ -35,8 +37,13 @@ class UsersFile:
         """Read the file. Raises LoginSettingsError."""
         self._path = Path(path)
         self._seen = _state(self._path)
+        """The state of the file that the users were read from."""
         self._digests: Mapping[str, bytes] = read_users(self._path)
         self._reading = asyncio.Lock()
+        self._failed: _FileState | None = None
+        """The state of the file when it could not be read last."""
+        self._next_try_s = 0.0
+        self._refusal = ""
 
     async def digests(self) -> Mapping[str, bytes]:
         """Return the password digests by user name, of the former file when the new one can't be used."""
@@ -46,19 +53,27 @@ class UsersFile:
         return self._digests
 
     async def _read_again(self) -> None:
-        seen = _state(self._path)
-        if seen == self._seen:  # another login has read the file meanwhile
+        seen, now_s = _state(self._path), asyncio.get_running_loop().time()
+        # Another login may have read the file meanwhile, or failed to.
+        if seen == self._seen or (seen == self._failed and now_s < self._next_try_s):
             return
-        self._seen = seen
         try:
             self._digests = await asyncio.to_thread(read_users, self._path)
-        except LoginSettingsError as error:
+        except Exception as error:  # noqa: BLE001 - any error keeps the former users
+            self._keep(str(error) if isinstance(error, LoginSettingsError) else repr(error))
+            self._failed, self._next_try_s = seen, now_s + RETRY_S
+        else:
+            self._seen, self._refusal = seen, ""
+            logger.info("read the users of PLAIN again from %s: %d users", self._path, len(self._digests))
+
+    def _keep(self, refusal: str) -> None:
+        """Log once why the file can't be used."""
+        if refusal != self._refusal:
             logger.warning(
                 "the file of PLAIN users can't be used, so the users that were read before stay valid: %s",
-                error,
+                refusal,
             )
-        else:
-            logger.info("read the users of PLAIN again from %s: %d users", self._path, len(self._digests))
+        self._refusal = refusal
 
 
 def read_users(path: Path) -> dict[str, bytes]:

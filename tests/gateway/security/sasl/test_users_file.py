@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.security.principals import LoginSettingsError
+from seqgate.gateway.security.sasl import users_file
 from seqgate.gateway.security.sasl.users_file import LARGEST_FILE_BYTES, UsersFile, digest, parse_users
 
 
@@ -57,6 +58,23 @@ async def test_a_replaced_file_of_no_use_changes_nothing_and_is_logged_once(
         assert await users.digests() == {"alice": digest("a")}
     assert reason in caplog.text
     assert caplog.text.count("the users that were read before stay valid") == 1
+
+
+@pytest.mark.parametrize("failure", [LoginSettingsError("Too many open files"), RuntimeError("no thread")])
+async def test_a_replaced_file_that_could_not_be_read_once_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    def fail(_: Path) -> dict[str, bytes]:
+        raise failure
+
+    path = tmp_path / "users"
+    users = UsersFile(write(path, "alice:a"))
+    write(path, "bob:b")
+    monkeypatch.setattr(users_file, "RETRY_S", 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(users_file, "read_users", fail)
+        assert await users.digests() == {"alice": digest("a")}
+    assert await users.digests() == {"bob": digest("b")}
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
