@@ -307,13 +307,20 @@ class Dispatcher:
     async def _read(
         self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Any:
-        """Decode the request in a thread; return None for a malformed one."""
+        """Decode the request in a thread; return None for a malformed one, and when there is no memory or
+        thread to decode it.
+        """
         view = memoryview(frame)
         try:
             request, _ = await self._in_thread(context.charge, schema.read_large, view, position)
         except MalformedRequest as error:
             logger.warning(
                 "%s v%d of %s is malformed: %s", api.name, context.api_version, context.peer.name, error
+            )
+            return None
+        except Exception:
+            logger.exception(
+                "%s v%d of %s can't be decoded", api.name, context.api_version, context.peer.name
             )
             return None
         except asyncio.CancelledError:

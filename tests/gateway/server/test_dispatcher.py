@@ -91,6 +91,26 @@ async def test_a_large_request_keeps_its_room_until_it_is_decoded(tmp_path: Path
         assert answer.failed
 
 
+async def test_a_large_request_that_no_thread_can_decode_closes_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    names = [f"state-{number}" for number in range(20_000)]
+    async with open_node(tmp_path) as node:
+        dispatcher = Dispatcher(APIS, node.services)
+        monkeypatch.setattr(asyncio, "to_thread", no_thread)
+        answer = dispatcher.begin(memoryview(encode("list_groups", 4, {"states_filter": names})), node.peer)
+        assert isinstance(answer, Deferred)
+        while dispatcher.running:
+            await asyncio.sleep(0)
+        assert answer.failed
+        assert not node.peer.holds_room
+        monkeypatch.undo()
+    assert "ListGroups v4 of 127.0.0.1:50312 can't be decoded" in caplog.text
+
+
 async def test_at_debug_a_request_is_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     frame = memoryview(
         encode("api_versions", 3, {"client_software_name": "x", "client_software_version": "1"})
