@@ -328,8 +328,13 @@ class TlsListener:
             self._read()
 
     def _read(self) -> None:
+        try:
+            reading = self._loop.run_in_executor(None, _load, self._settings)
+        except RuntimeError as error:  # the machine has no thread left
+            self._keep(str(error))
+            return
         self._is_reading = True
-        self._loop.run_in_executor(None, _load, self._settings).add_done_callback(self._renew)
+        reading.add_done_callback(self._renew)
 
     def _renew(self, reading: asyncio.Future[_Loaded]) -> None:
         self._is_reading = False

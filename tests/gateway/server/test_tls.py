@@ -131,6 +131,22 @@ async def test_settings_that_are_of_no_use_change_nothing(
     assert scene.listener.context() is scene.first
 
 
+async def test_stores_that_no_thread_could_read_once_are_read_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    scene = Scene(tmp_path)
+    monkeypatch.setattr("seqgate.gateway.server.tls.RETRY_S", 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "run_in_executor", no_thread)
+        scene.store("own")
+        assert scene.listener.context() is scene.first
+    assert "listener SSL keeps its certificate: can't start new thread" in caplog.text
+    await scene.changed()
+
+
 async def test_a_trust_store_can_not_be_added(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     trusted = scene.authority.write(tmp_path / "ca.pem")
