@@ -35,8 +35,19 @@ def parse_listener(text: str) -> Listener:
         raise ValueError(_complaint(text.strip()))
     if int(match["port"]) > HIGHEST_PORT:
         raise ValueError(f"port {match['port']} is not between 0 and {HIGHEST_PORT}")
-    name = (match["name"] or "PLAINTEXT").upper()
-    return Listener(name, match["host"].strip("[]"), int(match["port"]))
+    name, host = (match["name"] or "PLAINTEXT").upper(), match["host"].strip("[]")
+    if not _is_a_host(host):
+        raise ValueError(f"{host!r} is not the name of a host, whose parts have 1 to 63 letters each")
+    return Listener(name, host, int(match["port"]))
+
+
+def _is_a_host(name: str) -> bool:
+    """Return whether DNS can be asked for the name."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _complaint(text: str) -> str:

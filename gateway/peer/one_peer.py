@@ -216,6 +216,8 @@ async def dial(config: Config, address: PeerAddress, client_id: bytes) -> Line:
         raise PeerUnavailable(f"the TLS handshake failed: {reason}") from None
     except OSError as error:
         raise PeerUnavailable(f"no connection: {error.strerror or error}") from None
+    except UnicodeError as error:
+        raise PeerUnavailable(f"its host {address.host!r} can't be looked up: {error}") from None
     except StoreError as error:
         raise PeerUnavailable(f"this gateway can't connect with TLS: {error}") from None
 

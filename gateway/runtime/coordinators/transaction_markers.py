@@ -86,7 +86,10 @@ class TransactionMarkers:
         due = decided.partitions
         delay_s = FIRST_RETRY_S
         while True:
-            due = await self._write_once(decided, due, coordinator_epoch)
+            try:
+                due = await self._write_once(decided, due, coordinator_epoch)
+            except Exception:  # nothing else would end the transaction until the next start
+                logger.exception("the markers of producer %d can't be written", decided.producer_id)
             if not due:
                 return
             logger.warning(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from seqgate.gateway.config import ConfigError, load_config
-from seqgate.gateway.config.listeners import SecurityProtocol, parse_protocol_map, protocol_of
+from seqgate.gateway.config.listeners import SecurityProtocol, parse_listener, parse_protocol_map, protocol_of
 
 
 def test_names_and_protocols_are_taken_in_any_case() -> None:
@@ -28,6 +28,13 @@ def test_names_and_protocols_are_taken_in_any_case() -> None:
 def test_a_malformed_map_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match="^" + reason.replace("'", ".") + "$"):
         parse_protocol_map(text)
+
+
+@pytest.mark.parametrize("host", ["a..b", ".a", "x" * 64 + ".example"])
+def test_a_host_that_no_client_can_look_up_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{host}' is not the name of a host"):
+        load_config(overrides=[f"advertised.listeners=PLAINTEXT://{host}:9092"])
+    assert parse_listener(f"{'x' * 63}.example.:9092").host
 
 
 def test_the_further_listeners_of_the_flag_speak_plaintext() -> None:

@@ -140,6 +140,13 @@ class TestUnavailable:
             addresses[OTHER] = PeerAddress("localhost", address.port)
             assert (await peers.ask(OTHER, heartbeat(5))).error_code == 5
 
+    async def test_a_host_that_can_not_be_looked_up_is_refused(
+        self, peers: Peers, addresses: Addresses
+    ) -> None:
+        addresses[OTHER] = PeerAddress("a..b", 9092)
+        with pytest.raises(PeerUnavailable, match=r"its host 'a\.\.b' can't be looked up"):
+            await peers.ask(OTHER, heartbeat())
+
     @pytest.mark.parametrize(("quiet_s", "reports"), [(3600.0, 0), (0.0, 1)], ids=["just now", "for long"])
     async def test_only_failures_that_last_are_reported_and_each_reason_once(
         self,

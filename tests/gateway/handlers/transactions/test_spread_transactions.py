@@ -213,6 +213,26 @@ class TestFaults:
         assert spread.outcomes() == {"a": ["committed"] * 3, "b": ["committed"] * 3}
         assert await client.offset() == 5
 
+    async def test_markers_are_written_after_an_unexpected_error(
+        self, cluster: Cluster, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        is_first = Once("WriteTxnMarkersRequest")
+
+        def fail(*asked: Any) -> bool:
+            if is_first(*asked):
+                raise UnicodeError("label empty or too long")
+            return False
+
+        cluster.network.lose = fail
+        await client.write(0, "a")
+        assert await client.end(commit=True) == 0
+        await ended(spread)
+        assert spread.outcomes() == {"a": ["committed"]}
+        assert "label empty or too long" in caplog.text
+
     @both_versions
     @pytest.mark.parametrize("fault", ["lose", "lose_answer"])
     async def test_a_batch_whose_question_is_lost_is_sent_again(
