@@ -278,8 +278,7 @@ class ClientsFile:
         if self.clients.has_changed or _numbers(verdicts) != self._saved:
             self.clients.has_changed = False
             self._saved = _numbers(verdicts)
-            work = asyncio.to_thread(self._write, self.clients.copy(), verdicts)
-            self._writing = asyncio.ensure_future(work)
+            self._writing = asyncio.ensure_future(self._write(self.clients.copy(), verdicts))
             await asyncio.shield(self._writing)
 
     async def close(self) -> None:
@@ -300,19 +299,22 @@ class ClientsFile:
         self.clients.forget(before_ms)
         self._verdicts.forget(before_ms)
 
-    def _write(self, known: Sequence[tuple[int, _Known]], verdicts: Sequence[UnstoredBatch]) -> None:
-        rows = KeptRows(
-            [ClientRow(each, *found[:3], *msgspec.structs.astuple(found.client)) for each, found in known],
-            [VerdictRow(self._node_id, each) for each in verdicts],
-        )
+    async def _write(self, known: Sequence[tuple[int, _Known]], verdicts: Sequence[UnstoredBatch]) -> None:
+        """Write the file in a thread. What fails is left to the next save: a stop goes on without it."""
         try:
-            rows.write(self._storage, self._path)
+            await asyncio.to_thread(self._write_file, known, verdicts)
             self._has_failed = False
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - also without memory or threads
             self.clients.has_changed = True
             if not self._has_failed:
-                logger.warning("the clients of producers are not kept: %s", error)
+                logger.warning("the clients of producers are not kept: %s", str(error) or repr(error))
             self._has_failed = True
+
+    def _write_file(self, known: Sequence[tuple[int, _Known]], verdicts: Sequence[UnstoredBatch]) -> None:
+        KeptRows(
+            [ClientRow(each, *found[:3], *msgspec.structs.astuple(found.client)) for each, found in known],
+            [VerdictRow(self._node_id, each) for each in verdicts],
+        ).write(self._storage, self._path)
 
 
 def _numbers(verdicts: Sequence[UnstoredBatch]) -> tuple[int, int] | None:

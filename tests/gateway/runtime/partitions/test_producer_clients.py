@@ -320,6 +320,23 @@ async def test_a_file_that_cannot_be_written_is_tried_again(
     assert Kept(directory).known.find(7, 0) == ANN
 
 
+async def test_a_stop_writes_after_a_write_that_failed_in_an_unexpected_way(tmp_path: Path) -> None:
+    class Broken(Storage):
+        is_broken = True
+
+        def replace(self, path: str, content: bytes, written: Callable[[str], None] | None = None) -> str:
+            if self.is_broken:
+                raise MemoryError
+            return super().replace(path, content, written)
+
+    kept = Kept(tmp_path, storage=(storage := Broken()))
+    kept.known.note(7, 0, ANN, NOW_MS)
+    await kept.file.save()
+    storage.is_broken = False
+    await kept.file.close()
+    assert {row.producer_id for row in kept.written().clients} == {7}
+
+
 async def test_a_stop_writes_after_a_write_that_is_under_way(tmp_path: Path) -> None:
     released = threading.Event()
 
