@@ -362,7 +362,7 @@ def _take_part(
         raise _Refused(partition, ErrorCode.invalid_request, _NO_TRANSACTIONAL_ID)
     try:
         if took_part is not None:
-            took_part.check()
+            took_part.check(partition)
         elif services.elsewhere.coordinator_of(transactional_id) is None or needs_answer(
             services, partition, producer, api_version
         ):

@@ -155,7 +155,7 @@ async def _commit(
         if not request.transactional_id:
             raise TransactionRefused(ErrorCode.invalid_request)
         if took_part is not None:
-            took_part.check()
+            took_part.check(context.services.partitions.registry.get(*place))
             return None
         return context.services.coordinators.transactions.verify_or_add(
             request.transactional_id, producer, place, client_version

@@ -52,7 +52,9 @@ _RETRIED: Final = frozenset(
 
 
 class TookPart(msgspec.Struct, eq=False, weakref=True):
-    """The coordinator's answer for one partition; holds until a marker ends the transaction there."""
+    """The coordinator's answer for one partition; holds until a marker ends the transaction there, or another
+    gateway leads the partition.
+    """
 
     partition: Partition
     producer: Producer
@@ -61,11 +63,13 @@ class TookPart(msgspec.Struct, eq=False, weakref=True):
     is_ended: bool = False
     """Whether a marker of the producer was appended since the question."""
 
-    def check(self) -> None:
-        """Check that records may be appended now. Raises TransactionRefused, Unavailable."""
+    def check(self, partition: Partition | None) -> None:
+        """Check that records may be appended now to the partition of the place. Raises TransactionRefused,
+        Unavailable.
+        """
         if self.error is not None:
             raise self.error
-        if self.is_ended:
+        if self.is_ended or partition is not self.partition:
             raise Unavailable
 
 

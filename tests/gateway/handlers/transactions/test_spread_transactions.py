@@ -346,10 +346,10 @@ class TestFaults:
         elsewhere = cluster.nodes[1].services.coordinators.elsewhere
         partition: Any = object()
         took_part = elsewhere.unasked(partition, Producer(7, 0))
-        took_part.check()
+        took_part.check(partition)
         elsewhere.transaction_ended(partition, Producer(7, 0), False)
         with pytest.raises(Unavailable):
-            took_part.check()
+            took_part.check(partition)
 
     async def test_a_marker_between_answer_and_append_refuses_the_batch(self, cluster: Cluster) -> None:
         spread = await spread_over(cluster)
@@ -511,6 +511,24 @@ class TestOrder:
         await spread.move((TOPIC, 0), 2)
         cluster.network.held.set()
         assert await asked == int(ErrorCode.not_leader_or_follower)
+
+    async def test_offsets_whose_partition_leaves_and_returns_meanwhile_are_refused_for_now(
+        self, cluster: Cluster
+    ) -> None:
+        """The marker of their transaction may be in the partition already: offsets behind it would wait for
+        another one.
+        """
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        cluster.network.held = asyncio.Event()
+        asked = asyncio.create_task(client.commit_offset(7))
+        await cluster.network.got(2, 3, "AddPartitionsToTxn")
+        for node_id in (1, 2):
+            await spread.move((OFFSETS, 0), node_id)
+        cluster.network.held.set()
+        assert await asked == NOT_AVAILABLE
+        assert await client.commit_offset(7) == 0
 
 
 class TestCoordinators:
