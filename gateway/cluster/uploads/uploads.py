@@ -236,7 +236,8 @@ class Uploads:
         self._coverage.forget(deleted)
         for partition in sorted(deleted):
             garbage += await self._delete(partition)
-        for partition in sorted(gone - deleted):
+        # A partition that came back during the round keeps its mark for the next one.
+        for partition in sorted(gone - deleted - set(self._partitions.all())):
             await self._leave(partition)
         await self._delete_parts(garbage)
         await self._collect()

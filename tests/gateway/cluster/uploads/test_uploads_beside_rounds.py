@@ -54,6 +54,21 @@ def test_a_hand_over_that_fails_beside_a_round_goes_on_from_the_own_manifest(
     assert not missing_of(manifests_in(walk.bucket), walk.bucket)
 
 
+def test_a_partition_that_comes_back_during_a_round_is_uploaded_by_the_next(walk: Walk) -> None:
+    barrier = walk.wal.barrier
+
+    async def come_back() -> None:
+        await barrier()
+        walk.withheld.clear()
+        walk.uploads.adopted([KEY])
+
+    walk.withheld.add(KEY)  # as if led elsewhere
+    walk.wal.barrier = come_back  # type: ignore[method-assign]
+    walk.run(walk.uploads.round())
+    assert KEY in walk.coverage.wanting()
+    walk.end()
+
+
 def test_a_round_that_ends_amid_another_upload_makes_no_orphans_of_its_parts(walk: Walk) -> None:
     """The manifest of the round would count, and the parts of the other upload are in no manifest yet."""
     uploads, log = walk.uploads, walk.plain.log
