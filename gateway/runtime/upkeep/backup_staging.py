@@ -186,11 +186,19 @@ class BackupStaging:
         self._tasks.start(task, self._remove_when_abandoned())
 
     async def _remove_when_abandoned(self) -> None:
-        """Wait until the command has removed what was staged, or has died; then remove it. Raises OSError."""
+        """Wait until the command has removed what was staged, or has died; then remove it. What fails is
+        tried again: otherwise the staged files would stay until the next start.
+        """
+        has_failed = False
         while self._storage.exists(f"{self._root}/{STAGING}"):
-            if not self._is_staging and self._is_abandoned():
-                logger.warning("backup: the command has ended early; its names of files are removed")
-                await asyncio.to_thread(remove_abandoned, self._storage.apart(), self._root)
+            try:
+                if not self._is_staging and self._is_abandoned():
+                    logger.warning("backup: the command has ended early; its names of files are removed")
+                    await asyncio.to_thread(remove_abandoned, self._storage.apart(), self._root)
+            except Exception as error:  # noqa: BLE001 - also without a free descriptor or thread
+                if not has_failed:
+                    logger.warning("backup: what the command has staged can't be removed now: %s", error)
+                has_failed = True
             await asyncio.sleep(CHECK_EVERY_S)
 
     def _is_abandoned(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -78,6 +79,27 @@ async def test_a_command_that_dies_leaves_nothing(gateway: Gateway) -> None:
     async with asyncio.timeout(60):
         while gateway.is_staged:
             await asyncio.sleep(0.01)
+
+
+async def test_it_leaves_nothing_although_the_lock_could_not_be_asked_once(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = gateway.directory.environment.storage
+    lock, failures = storage.lock, [OSError(errno.EMFILE, "Too many open files")]
+
+    def failing(path: str) -> None:
+        if failures:
+            raise failures.pop()
+        lock(path)
+
+    gateway.lock()
+    await gateway.staging.begin()
+    gateway.unlock()
+    monkeypatch.setattr(storage, "lock", failing)
+    async with asyncio.timeout(60):
+        while gateway.is_staged:
+            await asyncio.sleep(0.01)
+    assert "can't be removed now: [Errno 24] Too many open files" in caplog.text
 
 
 async def test_what_a_command_still_copies_stays_over_a_restart(gateway: Gateway) -> None:
