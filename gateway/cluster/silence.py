@@ -235,16 +235,19 @@ class Watcher:
         await end_tasks(*tasks)
 
     async def _watch(self, watched: Watched) -> None:
-        verdict = await Watch(self._objects, watched, self._seconds).verdict()
+        verdict: WatchResult | None = None
         while True:
             try:
+                verdict = verdict or await Watch(self._objects, watched, self._seconds).verdict()
                 await self._take_over(watched, verdict)
             except StorageFailed as error:
                 logger.warning(
                     "session %d of node %d can't be ended now: %s", watched.session, watched.node_id, error
                 )
             except Exception:
-                logger.exception("session %d of node %d can't be ended", watched.session, watched.node_id)
+                logger.exception(
+                    "session %d of node %d can't be watched or ended", watched.session, watched.node_id
+                )
             # The task is cancelled once the metadata shows the end of the session.
             await asyncio.sleep(RETRIED_AFTER_S)
 

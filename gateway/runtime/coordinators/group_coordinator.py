@@ -330,14 +330,16 @@ class GroupCoordinator:
         self._cleaning = self._loop.call_later(interval_s, self._clean_up)
 
     def _clean_up(self) -> None:
+        self._clean_later()
         retention_ms = self._config.int("offsets.retention.minutes") * 60_000
         for loaded in self.shards:
-            self._forget_deleted_topics(loaded)
             try:
+                self._forget_deleted_topics(loaded)
                 self._apply(loaded, None, lambda shard, effects: shard.clean_up(retention_ms, effects))
             except Unavailable:
                 continue
-        self._clean_later()
+            except Exception:
+                logger.exception("%s-%d can't be cleaned up now", OFFSETS_TOPIC, loaded.partition.index)
 
 
 _FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.fenced_instance_id})

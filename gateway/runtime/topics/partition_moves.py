@@ -111,19 +111,26 @@ class PartitionMoves:
 
     async def _run(self) -> None:
         while True:
-            self._wake.clear()
-            is_balanced = self._balance_at_s is not None and self._seconds() >= self._balance_at_s
-            moves = planned_moves(self._metadata_log.image, self._brokers.node_id, is_balanced=is_balanced)
-            if is_balanced and not moves:
-                self._balance_at_s = None
-            present = [move for move in moves if not self._is_awaited(move)]
-            if present:
-                await self._carry_out(present)
-            elif moves:
-                # Their records have not come yet. A partition is handed over when this gateway has served it.
-                await self._rest_until(self._seconds() + RETRIED_AFTER_S)
-            else:
-                await self._rest_until(self._balance_at_s)
+            try:
+                await self._move_or_rest()
+            except Exception:
+                logger.exception("no partition can be moved now")
+                await asyncio.sleep(RETRIED_AFTER_S)
+
+    async def _move_or_rest(self) -> None:
+        self._wake.clear()
+        is_balanced = self._balance_at_s is not None and self._seconds() >= self._balance_at_s
+        moves = planned_moves(self._metadata_log.image, self._brokers.node_id, is_balanced=is_balanced)
+        if is_balanced and not moves:
+            self._balance_at_s = None
+        present = [move for move in moves if not self._is_awaited(move)]
+        if present:
+            await self._carry_out(present)
+        elif moves:
+            # Their records have not come yet. A partition is handed over when this gateway has served it.
+            await self._rest_until(self._seconds() + RETRIED_AFTER_S)
+        else:
+            await self._rest_until(self._balance_at_s)
 
     async def _rest_until(self, at_s: float | None) -> None:
         """Wait until there may be something to move: the metadata changes, or a time has come."""

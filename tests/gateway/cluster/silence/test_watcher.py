@@ -95,6 +95,32 @@ def test_a_gateway_that_dies_with_its_watcher_is_found_by_another() -> None:
     in_virtual_time(scene())
 
 
+def test_a_watch_that_fails_in_an_unexpected_way_begins_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    verdict, failures = Watch.verdict, [MemoryError()]
+
+    async def fail_once(watch: Watch) -> WatchResult:
+        if failures:
+            raise failures.pop()
+        return await verdict(watch)
+
+    async def scene() -> None:
+        cluster = Scene()
+        for node_id in (1, 2):
+            cluster.add(Member(cluster, node_id))
+        await asyncio.sleep(LEASE_S)
+        cluster.members[2].stop_beating()
+        await cluster.members[2].watcher.stop()
+        await cluster.until(lambda: bool(cluster.endings), 4 * LEASE_S)
+        assert cluster.stale == []
+        await cluster.close()
+
+    monkeypatch.setattr(Watch, "verdict", fail_once)
+    in_virtual_time(scene())
+    assert "session 2 of node 2 can't be watched or ended" in caplog.text
+
+
 def test_an_outage_of_the_store_convicts_nobody() -> None:
     async def scene() -> None:
         cluster = Scene()

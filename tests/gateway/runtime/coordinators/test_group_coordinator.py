@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from seqgate.gateway.coordinator.group.classic_protocol import Join
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
@@ -444,6 +445,29 @@ async def test_what_could_not_be_written_for_want_of_memory_is_not_in_the_state(
             with pytest.raises(Unavailable):
                 await commit_offsets(groups, Committer("g"), [offset_record("g", 2)])
         assert await offsets_of(groups, "g") == {0: 1}
+
+
+async def test_a_clean_up_that_fails_holds_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cleaned: list[GroupShard] = []
+
+    def clean_up(shard: GroupShard, *_: object) -> None:
+        cleaned.append(shard)
+        if len(cleaned) == 1:
+            raise MemoryError
+
+    async with open_node(tmp_path, "offsets.topic.num.partitions=2") as node:
+        groups = node.services.coordinators.groups
+        await groups.ensure_topic()
+        for index in range(2):
+            groups.shards.at(index)
+        before = groups._cleaning
+        monkeypatch.setattr(GroupShard, "clean_up", clean_up)
+        groups._clean_up()
+        assert len(cleaned) == 2
+        assert "__consumer_offsets-0 can't be cleaned up now" in caplog.text
+        assert groups._cleaning is not before, "the next clean-up comes"
 
 
 async def test_what_another_request_has_written_is_told_when_it_is_durable(tmp_path: Path) -> None:

@@ -284,6 +284,22 @@ async def test_a_partition_moves_once_its_records_have_come(
     assert "can't be handed over" not in caplog.text
 
 
+async def test_an_unexpected_error_ends_no_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [KeyError("a topic")]
+
+    def fail_once(*arguments: Any, **flags: bool) -> Any:
+        if failures:
+            raise failures.pop()
+        return planned_moves(*arguments, **flags)
+
+    monkeypatch.setattr(partition_moves, "RETRIED_AFTER_S", 0)
+    monkeypatch.setattr(partition_moves, "planned_moves", fail_once)
+    async with moves(tmp_path) as (node, made, _):
+        made.start()
+        await node.services.topics.metadata_log.commit(lambda image: order_move(image, TOPIC_ID, 0, OTHER))
+        await until(node, lambda: leader(node) == (OTHER, 4))
+
+
 async def test_a_join_spreads_leaders_after_the_delay(tmp_path: Path) -> None:
     async with moves(tmp_path) as (node, made, uploads):
         await commit(node, *(partition(TOPIC_ID, index, THIS) for index in range(2, 6)))
