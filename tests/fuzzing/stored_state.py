@@ -70,6 +70,7 @@ from seqgate.gateway.metadata.records import (
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
+    SnapshotRecord,
     TopicRecord,
     UnknownRecordError,
     UnregisterBrokerRecord,
@@ -298,6 +299,7 @@ def every_metadata_record() -> list[Any]:
         FeatureLevelRecord("share.version", 2),
         UnregisterBrokerRecord(1, 5),
         RemoveTopicRecord(topic_id),
+        SnapshotRecord(),
     ]
 
 

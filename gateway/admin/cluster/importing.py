@@ -54,7 +54,15 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.metadata.image import METADATA_TOPIC
 from seqgate.gateway.runtime.topics.topic_lifecycle import topic_policy
 from seqgate.gateway.tasks import end_tasks
-from seqgate.log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
+from seqgate.log import (
+    CorruptRecord,
+    DirectoryLocked,
+    IncompatibleFormat,
+    LogDirectory,
+    LogError,
+    PartitionLog,
+    Storage,
+)
 from seqgate.log.format.records import iterate_records
 from seqgate.log.uploading import view
 from seqgate.seq_validator.checksum import crc32c
@@ -237,7 +245,15 @@ class _Import:
         end_offset = changes[-1].end_offset if changes else 0
         shared = SharedLog(self._objects, session, next_seq=self._known.end_seq, next_offset=end_offset)
         begin = metadata.log_start_offset  # above 0 where a start has shortened the log
-        await copy_log(shared, metadata.replay_batches(begin), begin)
+        try:
+            await copy_log(shared, metadata.replay_batches(begin), begin)
+        except CorruptRecord as error:
+            if not (begin and end_offset):
+                raise
+            raise ControlError(
+                f"{self._data_dir} was used since an import that ended early; empty {self._address}, and "
+                "import again"
+            ) from error
         await read_on(self._reads, self._known)
         copied = (decode_change(content, seq).batch for seq, content in self._known.changes)
         for ours, theirs in zip_longest(

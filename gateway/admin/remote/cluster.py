@@ -676,7 +676,7 @@ def _reached(
     while True:
         try:
             return first_that_answers(addresses, greeted)
-        except Unreachable:
+        except (Unreachable, HungUp):
             if not unanswered:
                 raise
         last, error = unanswered[-1]

@@ -150,6 +150,22 @@ async def test_metadata_that_a_start_has_shortened(data: Path, monkeypatch: pyte
         assert content(gateway) == batches
 
 
+async def test_an_import_can_not_go_on_with_metadata_shortened_since(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_: object) -> None:
+        raise Refused("403 Forbidden")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("seqgate.gateway.admin.cluster.importing.end_import", refuse)
+        assert "403 Forbidden" in await asyncio.to_thread(refusal, data)
+    monkeypatch.setattr(metadata_log, "SHORTENED_FROM_BYTES", 0)
+    monkeypatch.setattr(metadata_log, "SHORTEN_FACTOR", 0)
+    async with local(data):
+        pass
+    assert "was used since an import that ended early; empty" in await asyncio.to_thread(refusal, data)
+
+
 async def test_no_session_has_the_number_of_a_worker_that_ended(data: Path) -> None:
     """The other gateways would take it for that worker's, and end it while it starts."""
     epochs = range(1, 8)

@@ -94,6 +94,7 @@ def test_an_address_that_hangs_up_is_passed_over_and_tried_again(monkeypatch: py
     for planned, reached in (
         ([("a", hung_up), ("b", well)], "b"),
         ([("a", amid_login), ("b", well)], "b"),
+        ([("a", amid_login), ("b", hung_up), ("a", refused), ("b", well)], "b"),
         ([("a", hung_up), ("b", refused), ("a", well)], "a"),
     ):
         outcomes += planned
