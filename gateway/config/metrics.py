@@ -89,7 +89,7 @@ METRICS_SETTINGS = (
         "names of topics, groups, producers and transactional ids, and log lines; the console reads them."
     ),
     _METRICS.text(OTLP_ENDPOINT, None, check=_endpoint_complaint)(
-        "URL to which the gateway sends all metrics by OTLP over HTTP, such as "
+        "URL to which the gateway sends all metrics of its own by OTLP over HTTP, such as "
         "`http://127.0.0.1:4318/v1/metrics`. Unset: it sends none. Needs `pip install 'seqgate[otlp]'`."
     ),
     _METRICS.whole(OTLP_INTERVAL_MS, 15_000, minimum=1_000, maximum=3_600_000)(

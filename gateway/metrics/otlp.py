@@ -7,7 +7,7 @@ import gzip
 import logging
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -29,17 +29,8 @@ from seqgate.gateway.config import Config
 from seqgate.gateway.config.metrics import OTLP_ENDPOINT, OTLP_HEADERS, OTLP_INTERVAL_MS, parse_headers
 from seqgate.gateway.durations import BOUNDS_S, Durations
 from seqgate.gateway.metrics.metric import Metric, MetricKind, Sample, Sources
-from seqgate.gateway.metrics.table import (
-    SUBJECTS,
-    all_of,
-    by_metric,
-    help_of,
-    process_families,
-    pushed_by_family,
-    sample_name,
-)
+from seqgate.gateway.metrics.table import SUBJECTS, all_of, by_metric, process_families
 from seqgate.gateway.tasks import end_tasks
-from seqgate.gateway.telemetry.payload import HistogramValue, PushedSeries, SeriesKind
 
 logger = logging.getLogger(__name__)
 
@@ -131,8 +122,6 @@ class OtlpExporter:
         for subject in SUBJECTS:
             samples = await all_of(subject.read(self._sources))
             metrics += await asyncio.to_thread(encoded_samples, samples, moment)
-        pushed = await all_of(self._sources.services.telemetry.pushed_series())
-        metrics += await asyncio.to_thread(encoded_pushed, pushed, moment)
         return await asyncio.to_thread(
             lambda: encoded_request(
                 self._attributes, [*metrics, *encoded_families(process_families(), moment)]
@@ -293,38 +282,6 @@ def encoded_families(families: Iterable[Family], moment: Moment) -> Iterator[otl
         metric = Metric(values[0].name, kind, family.documentation, labels)
         samples = [metric.at(entry.value, *(entry.labels[label] for label in labels)) for entry in values]
         yield _metric(metric, samples, moment)
-
-
-def encoded_pushed(found: Iterable[PushedSeries], moment: Moment) -> list[otlp.Metric]:
-    """Return what clients pushed, under the names that a scrape shows: without units, which a collector would
-    add to a name. The start is unknown, because a client counts by itself, or moves between gateways.
-    """
-    return [_pushed(name, of_name, moment.now_ns) for name, of_name in pushed_by_family(found).items()]
-
-
-def _pushed(name: str, of_name: Sequence[PushedSeries], now_ns: int) -> otlp.Metric:
-    kind = of_name[0].kind
-    found = otlp.Metric(name=sample_name(name, kind), description=help_of(of_name))
-    if kind is SeriesKind.HISTOGRAM:
-        found.histogram.aggregation_temporality = _CUMULATIVE
-    elif kind is SeriesKind.COUNTER:
-        found.sum.aggregation_temporality = _CUMULATIVE
-        found.sum.is_monotonic = True
-    for series in of_name:
-        labels, value = _attributes(series.labels), series.value
-        if isinstance(value, HistogramValue):
-            found.histogram.data_points.add(
-                attributes=labels,
-                count=value.observations,
-                sum=value.sum,
-                bucket_counts=value.counts,
-                explicit_bounds=value.bounds,
-                time_unix_nano=now_ns,
-            )
-        else:
-            numbers = found.sum if kind is SeriesKind.COUNTER else found.gauge
-            numbers.data_points.add(attributes=labels, as_double=value, time_unix_nano=now_ns)
-    return found
 
 
 def _metric(metric: Metric, samples: Iterable[Sample], moment: Moment) -> otlp.Metric:

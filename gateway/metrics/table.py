@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import accumulate
 from types import SimpleNamespace
@@ -141,37 +141,22 @@ _TOTAL: Final = "_total"
 _LongName = tuple[str, tuple[tuple[str, str], ...]]
 
 
-def pushed_by_family(found: Iterable[PushedSeries]) -> dict[str, list[PushedSeries]]:
-    """Return the series of each family, without a later kind of a name, or series that is equal to
-    Prometheus.
-    """
-    families: dict[str, list[PushedSeries]] = {}
+def pushed_families(found: Iterable[PushedSeries]) -> Iterator[Family]:
+    """Yield a family for each name, without a later kind of a name, or series that is equal to Prometheus."""
+    families: dict[str, Family] = {}
+    kinds: dict[str, SeriesKind] = {}
     seen: set[_LongName] = set()
     for series in found:
         name = family_name(series.name, series.kind)
         key = name, tuple(sorted(series.labels.items()))
-        of_name = families.setdefault(name, [])
-        if key in seen or (of_name and of_name[0].kind is not series.kind):
+        if kinds.setdefault(name, series.kind) is not series.kind or key in seen:
             continue
         seen.add(key)
-        of_name.append(series)
-    return families
-
-
-def pushed_families(found: Iterable[PushedSeries]) -> Iterator[Family]:
-    for name, of_name in pushed_by_family(found).items():
-        family = Family(name, help_of(of_name), of_name[0].kind.value)
-        for series in of_name:
-            _add(family, name, series)
-        yield family
-
-
-def help_of(of_name: Sequence[PushedSeries]) -> str:
-    return of_name[0].help or of_name[0].name
-
-
-def sample_name(family: str, kind: SeriesKind) -> str:
-    return f"{family}{_TOTAL}" if kind is SeriesKind.COUNTER else family
+        family = families.get(name)
+        if family is None:
+            family = families[name] = Family(name, series.help or series.name, series.kind.value)
+        _add(family, name, series)
+    yield from families.values()
 
 
 def family_name(pushed: str, kind: SeriesKind) -> str:
@@ -185,7 +170,8 @@ def _add(family: Family, name: str, series: PushedSeries) -> None:
     if isinstance(series.value, HistogramValue):
         _add_histogram(family, name, series.labels, series.value)
     else:
-        family.add_sample(sample_name(name, series.kind), series.labels, series.value)
+        suffix = _TOTAL if series.kind is SeriesKind.COUNTER else ""
+        family.add_sample(name + suffix, series.labels, series.value)
 
 
 def _add_histogram(family: Family, name: str, labels: dict[str, str], value: HistogramValue) -> None:

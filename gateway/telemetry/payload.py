@@ -45,6 +45,8 @@ MAX_TEXT_CHARACTERS: Final = 128
 """Longest value of a label, help and unit; a longer one is cut."""
 MAX_RANGES: Final = 64
 """Ranges of one histogram; a histogram with more is dropped."""
+MAX_OBSERVATIONS: Final = 2**64 - 1
+"""Observations of one histogram, which OTLP counts in 64 bits; a histogram with more is dropped."""
 _RESOURCE_METRICS, _RESOURCE, _SCOPE_METRICS, _METRICS = 1, 1, 2, 2
 """Fields: MetricsData.resource_metrics, ResourceMetrics.resource, .scope_metrics, ScopeMetrics.metrics."""
 _DELTA: Final = 1
@@ -165,7 +167,8 @@ def _histogram(measured: Any) -> HistogramValue | None:
     is_rising = all(lower < upper for lower, upper in pairwise(bounds))
     if len(counts) != len(bounds) + 1 or not is_rising or not all(map(math.isfinite, bounds)):
         return None
-    return HistogramValue(bounds, counts, total, sum(counts))
+    observations = sum(counts)
+    return HistogramValue(bounds, counts, total, observations) if observations <= MAX_OBSERVATIONS else None
 
 
 def _labels(attributes: Iterable[Any]) -> dict[str, str]:
@@ -283,13 +286,12 @@ class HistogramValue(msgspec.Struct, frozen=True):
     observations: int
 
     def plus(self, later: HistogramValue) -> HistogramValue:
-        """Return both together; only the later one when the ranges differ."""
-        if later.bounds != self.bounds:
+        """Return both together; only the later one when the ranges differ, or both have too many."""
+        observations = self.observations + later.observations
+        if later.bounds != self.bounds or observations > MAX_OBSERVATIONS:
             return later
         counts = tuple(ours + theirs for ours, theirs in zip(self.counts, later.counts, strict=True))
-        return HistogramValue(
-            self.bounds, counts, self.sum + later.sum, self.observations + later.observations
-        )
+        return HistogramValue(self.bounds, counts, self.sum + later.sum, observations)
 
 
 Value = float | HistogramValue

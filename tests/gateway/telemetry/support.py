@@ -58,7 +58,7 @@ def histogram(
     metric = Metric(name=name)
     metric.histogram.aggregation_temporality = temporality
     metric.histogram.data_points.add(
-        explicit_bounds=bounds, bucket_counts=counts, sum=total, count=sum(counts), time_unix_nano=time_ns
+        explicit_bounds=bounds, bucket_counts=counts, sum=total, time_unix_nano=time_ns
     )
     return metric
 

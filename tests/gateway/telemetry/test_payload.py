@@ -78,6 +78,7 @@ class TestDropped:
             histogram("m", [1.0, 1.0], [1, 1, 1]),
             histogram("m", [math.inf], [1, 1]),
             histogram("m", [1.0], [1]),
+            histogram("m", [1.0], [2**64 - 1, 1]),
             histogram("m", [float(bound) for bound in range(MAX_RANGES)], [1] * (MAX_RANGES + 1)),
         ],
     )

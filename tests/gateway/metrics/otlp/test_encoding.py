@@ -8,16 +8,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from seqgate.gateway.durations import BOUNDS_S, Durations
 from seqgate.gateway.metrics.metric import Metric, MetricKind, Subject
-from seqgate.gateway.metrics.otlp import (
-    Moment,
-    encoded_families,
-    encoded_pushed,
-    encoded_request,
-    encoded_samples,
-)
+from seqgate.gateway.metrics.otlp import Moment, encoded_families, encoded_request, encoded_samples
 from seqgate.gateway.metrics.table import METRICS, process_families
-from seqgate.gateway.telemetry.payload import HistogramValue, SeriesKind
-from tests.gateway.metrics.test_pushed import pushed
 from tests.support.otlp_receiver import attributes, decoded
 
 MOMENT = Moment(now_ns=2_000, started_at_ns=1_000)
@@ -100,34 +92,3 @@ def test_a_request_has_one_resource() -> None:
     found = decoded("/", {}, encoded_request({"service.name": "seqgate", "service.version": "1"}, metrics))
     assert found.resource == {"service.name": "seqgate", "service.version": "1"}
     assert found.value("a_records_total", topic="x") == 3
-
-
-def test_what_clients_push_has_the_names_and_values_of_a_scrape() -> None:
-    sent = "org.apache.kafka.producer.record.send.total"
-    latency = HistogramValue((0.1, 1.0), (1, 2, 3), 9.5, 6)
-    series = [
-        pushed(sent, 3.0),
-        pushed(sent, 4.0, topic="t"),
-        pushed("a.bytes", 2.0, SeriesKind.GAUGE),
-        pushed("latency", latency, SeriesKind.HISTOGRAM),
-        pushed("a-bytes", 5.0),
-    ]
-    found = {metric.name: metric for metric in encoded_pushed(series, MOMENT)}
-    points = {
-        "kafka_client_producer_record_send_total": "sum",
-        "client_a_bytes": "gauge",
-        "client_latency": "histogram",
-    }
-    assert found.keys() == points.keys()
-    for name, kind in points.items():
-        assert (found[name].WhichOneof("data"), found[name].unit) == (kind, "")
-    counted = found["kafka_client_producer_record_send_total"].sum
-    assert counted.is_monotonic
-    assert counted.aggregation_temporality == otlp.AGGREGATION_TEMPORALITY_CUMULATIVE
-    assert [(attributes(point.attributes), point.as_double) for point in counted.data_points] == [
-        ({"client_id": "c"}, 3.0),
-        ({"client_id": "c", "topic": "t"}, 4.0),
-    ]
-    (point,) = found["client_latency"].histogram.data_points
-    assert (list(point.explicit_bounds), list(point.bucket_counts)) == ([0.1, 1.0], [1, 2, 3])
-    assert (point.count, point.sum, point.time_unix_nano) == (6, 9.5, MOMENT.now_ns)

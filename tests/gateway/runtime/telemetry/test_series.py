@@ -82,6 +82,11 @@ class TestValues:
         bench.push(histogram("h", [1.0], [10, 20], total=50.0, time_ns=20))
         assert bench.only.value == HistogramValue((1.0,), (11, 22), 55.0, 33)
 
+    def test_a_histogram_that_has_counted_too_far_begins_anew(self, bench: Bench) -> None:
+        bench.push(histogram("h", [1.0], [2**64 - 2, 1], total=5.0, time_ns=10))
+        bench.push(histogram("h", [1.0], [1, 0], total=1.0, time_ns=20))
+        assert bench.only.value == HistogramValue((1.0,), (1, 0), 1.0, 1)
+
     def test_a_histogram_with_other_ranges_begins_anew(self, bench: Bench) -> None:
         bench.push(histogram("h", [1.0], [1, 2], total=5.0, time_ns=10))
         bench.push(histogram("h", [2.0], [1, 0], total=1.0, time_ns=20))
