@@ -72,8 +72,9 @@ def overview(visit: Visit) -> PageAnswer:
         return View(
             "overview.html", {**_nothing(visit), "problems": [Problem("The cluster does not answer", advice)]}
         )
-    if untold is not None:
-        trouble.append(_missing(untold))
+    missing = untold if told is None else told.note
+    if missing is not None:
+        trouble.append(_missing(missing))
     trouble = [problem for problem in trouble if not _note_right(visit, notes, problem.advice)]
     groups = _asked(visit, notes, lambda cluster: _groups(visit, cluster))
     transactions = _asked(visit, notes, _transactions)
@@ -91,12 +92,12 @@ def overview(visit: Visit) -> PageAnswer:
         Facts(
             status,
             None if told is None else told.answers,
-            told is not None and bool(told.silent),
+            told is not None and (bool(told.silent) or len(told.answers) < told.of),
             groups,
             transactions,
             hanging,
             visit.history.series(rates.OLDEST_TRANSACTION, {}, DAY_MS),
-            None if told is None and not produce_p99.known() else produce_p99,
+            produce_p99 if produce_p99.known() else None,
             disks,
             visit.console.options.p99_limit_ms,
         )
