@@ -395,16 +395,16 @@ def list_names_stopped(gateway: StoppedGateway, request: NamesRequest) -> NamePa
     topic = image.topics_by_name.get(request.topic or "")
     if request.topic is not None and topic is None:
         raise ControlError(f"there is no topic {request.topic}")
-    if topic is not None:
-        _check_tracks(gateway.config, image, topic.name)
-        if request.partition not in {None, *topic.partitions}:
-            raise ControlError(f"topic {topic.name} has no partition {request.partition}")
+    if topic is not None and request.partition not in {None, *topic.partitions}:
+        raise ControlError(f"topic {topic.name} has no partition {request.partition}")
     rows = []
     for place, directory in _stored_partitions(gateway.data_dir, request):
         states = sorted(map(_state, _written(directory)))
         rows += [
             name_row(*place, state, gateway.now_ms) for state in states if request.name in {None, state.name}
         ]
+    if topic is not None and not rows:  # another gateway's settings may have tracked what is there
+        _check_tracks(gateway.config, image, topic.name)
     return NamePage(rows, untold=[], counters=None, next=None)
 
 
