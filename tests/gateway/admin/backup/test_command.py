@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seqgate.gateway.admin.backup.command import (
-    copy_staged,
-    create_backup,
-    first_id_after_restore,
-    restore_files,
-)
+from seqgate.gateway.admin.backup.command import copy_staged, create_backup, restore_files
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.backup.pace import Pace
 from seqgate.gateway.backup.repository import BackupError, Created, Repository
 from seqgate.log import LogDirectory, Storage
 from seqgate.log.staging import stage_stopped
-from seqgate.pid_allocator.blocks import MAX_PRODUCER_ID
 from tests.log.support import NOW_MS, batch
 from tests.properties.backup_life import CONFIG
-from tests.support.gateway_process import REPOSITORY
 
 
 @pytest.fixture
@@ -128,15 +120,6 @@ def test_the_file_that_makes_a_data_directory_comes_last(data: Path, tmp_path: P
     with pytest.raises(BackupError, match="stop here"):
         restore_files(Storage(), made.path, made.manifest, str(new), Pace(), fail)
     assert list(new.iterdir()) == []
-
-
-def test_the_move_of_the_manual_is_above_all_ids_also_after_a_restore() -> None:
-    (zeros,) = re.findall(
-        r'seqgate pids move "\$\(date \+%s\)(0+)" ', (REPOSITORY / "docs" / "backup.md").read_text()
-    )
-    moved = int(f"{NOW_MS // 1_000}{zeros}")
-    restored = first_id_after_restore(first_id_after_restore(0, NOW_MS), NOW_MS)
-    assert restored < moved < MAX_PRODUCER_ID
 
 
 def test_what_is_no_data_directory_leaves_no_target(tmp_path: Path) -> None:
