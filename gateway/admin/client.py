@@ -83,16 +83,16 @@ def ask(
     workers = AskedWorkers(asked, _is_there, min(timeout_s, RESTART_S))
     if not request.asks_every_worker:
         return workers.first(ask_whole, is_final=request.is_of_all)
-    found = _of_all(workers, lambda place: _pages_of(place, request, timeout_s, is_whole=True))
+    found, _ = _of_all(workers, lambda place: _pages_of(place, request, timeout_s, is_whole=True))
     return joined(request, found)
 
 
-def _of_all(workers: AskedWorkers, ask_at: Callable[[Path], B]) -> list[B]:
-    """Return the answers of the workers; write on stderr which one gave none."""
+def _of_all(workers: AskedWorkers, ask_at: Callable[[Path], B]) -> tuple[list[B], list[str]]:
+    """Return the answers of the workers; return, and write on stderr, which one gave none."""
     found, missing = workers.all(ask_at)
     for sentence in missing:
         _show_once(f"{sentence}; what only that worker knows is missing")
-    return found
+    return found, missing
 
 
 class Each(NamedTuple, Generic[A]):
@@ -241,11 +241,13 @@ class Client(msgspec.Struct, frozen=True):
         timeout_s = self.timeout_s + own_wait_s(request)
         return ask(self.data_dir, request, timeout_s=timeout_s, is_whole=self.is_whole)
 
-    def at_each_worker(self, do: Callable[[Client], B]) -> list[B]:
-        """Return what `do` returns for a client of each worker, one after the other; at least one."""
+    def at_each_worker(self, do: Callable[[Client], B]) -> tuple[list[B], list[str]]:
+        """Return what `do` returns for a client of each worker, one after the other; at least one. The
+        sentences, which are written on stderr, too, say which worker gave nothing.
+        """
         asked = places(self.data_dir)
         if len(asked) == 1:
-            return [do(self)]
+            return [do(self)], []
         workers = AskedWorkers(asked, _is_there, min(self.timeout_s, RESTART_S))
         return _of_all(
             workers, lambda place: do(msgspec.structs.replace(self, data_dir=place, is_whole=True))

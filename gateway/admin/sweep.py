@@ -83,12 +83,14 @@ class SweepPage(msgspec.Struct, frozen=True):
     """A page of the `total` leaks (orphaned files, directories and state) that a sweep found.
 
     `gateway` is "running" or "stopped". A sweep of a stopped gateway finds only files and directories.
+    `unswept` has a sentence about each worker that did not sweep its part.
     """
 
     gateway: str
     task: TaskRow
     total: int
     leaks: list[LeakRow]
+    unswept: list[str] = []
 
 
 class SweepRequest(Request[TaskRow], tag="sweep"):
@@ -157,7 +159,7 @@ def sweep(
       ... without a topic              offsets, share groups and transactions of topics that are gone
       object of the bucket             with --cluster: what a crash amid an upload left, and no manifest names
 
-    Exits with 1 when orphaned files or state remain.
+    Exits with 1 when orphaned files or state remain, or a worker has not swept its part.
     """  # noqa: D301 - \b keeps the lines of the list apart
     min_age_ms = parsed_or_exit_2(duration_ms, min_age, "--min-age")
     with opened as client:
@@ -169,18 +171,19 @@ def sweep(
             "Remove them?",
             is_needed=lambda planned: planned.leaks,
         )
-    return Output(page, _text(page), code=1 if any(not leak.removed for leak in page.leaks) else 0)
+    is_clean = not page.unswept and all(leak.removed for leak in page.leaks)
+    return Output(page, _text(page), code=0 if is_clean else 1)
 
 
 def _sweep(client: Client, request: SweepRequest) -> SweepPage:
     """Sweep a running gateway or a data directory, and wait until the sweep ends. Raises ControlError."""
     try:
-        pages = client.at_each_worker(lambda worker: _sweep_running(worker, request))
+        pages, unswept = client.at_each_worker(lambda worker: _sweep_running(worker, request))
     except NotRunning:
         return sweep_stopped(client.data_dir, request, time.time_ns() // 1_000_000, _print_progress)
     # Each gateway finds the orphans of the whole bucket.
     leaks = list(dict.fromkeys(leak for page in pages for leak in page.leaks))
-    return msgspec.structs.replace(pages[0], total=len(leaks), leaks=leaks)
+    return msgspec.structs.replace(pages[0], total=len(leaks), leaks=leaks, unswept=unswept)
 
 
 def _sweep_running(worker: Client, request: SweepRequest) -> SweepPage:

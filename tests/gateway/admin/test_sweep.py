@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -10,7 +11,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from seqgate.gateway.admin.client import Client
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.sweep import (
     ALL,
@@ -21,7 +24,8 @@ from seqgate.gateway.admin.sweep import (
     SweepResultRequest,
     Sweeps,
 )
-from seqgate.gateway.admin.tasks import ListTasksRequest
+from seqgate.gateway.admin.tasks import ListTasksRequest, TaskRow
+from seqgate.gateway.cli import app
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.share.records import SharePartitionKey, StateBatch
 from seqgate.gateway.coordinator.share.share_partition import (
@@ -326,3 +330,12 @@ class TestRequests:
                 sweeps.result(SweepResultRequest(9))
             with pytest.raises(ControlError, match="position must be 0 or higher, not -1"):
                 sweeps.result(SweepResultRequest(1, position=-1))
+
+
+def test_a_worker_whose_sweep_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = SweepPage("running", TaskRow(1, "sweep", 0, 0, 0, None, ended=True, failure=None), 0, [])
+    missing = "the worker on node 1 gave no answer: the sweep failed: EIO"
+    monkeypatch.setattr(Client, "at_each_worker", lambda *_: ([page], [missing]))
+    result = CliRunner().invoke(app, ["sweep", "--data-dir", "anywhere", "--dry-run", "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["unswept"] == [missing]
