@@ -397,14 +397,18 @@ def list_names_stopped(gateway: StoppedGateway, request: NamesRequest) -> NamePa
         raise ControlError(f"there is no topic {request.topic}")
     if topic is not None and request.partition not in {None, *topic.partitions}:
         raise ControlError(f"topic {topic.name} has no partition {request.partition}")
-    rows = []
-    for place, directory in _stored_partitions(gateway.data_dir, request):
-        states = sorted(map(_state, _written(directory)))
-        rows += [
-            name_row(*place, state, gateway.now_ms) for state in states if request.name in {None, state.name}
-        ]
-    if topic is not None and not rows:  # another gateway's settings may have tracked what is there
+    found = [
+        (place, state)
+        for place, directory in _stored_partitions(gateway.data_dir, request)
+        for state in sorted(map(_state, _written(directory)))
+    ]
+    if topic is not None and not found:  # the gateway's own settings may have tracked what is there
         _check_tracks(gateway.config, image, topic.name)
+    rows = [
+        name_row(*place, state, gateway.now_ms)
+        for place, state in found
+        if request.name in {None, state.name}
+    ]
     return NamePage(rows, untold=[], counters=None, next=None)
 
 
