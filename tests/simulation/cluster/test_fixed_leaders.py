@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from seqgate.gateway.backends import backend
 from tests.simulation.clients.population import Population
 from tests.simulation.clients.traits import Traits
 from tests.simulation.clients.workload import Workload
@@ -29,6 +30,14 @@ PROFILE = Profile(
     durations_s=(8.0,), befalls={}, is_durable=True, populations=(POPULATION,), topics=(1, 2), compacted=0.0
 )
 KINDS = ("kill", "power cut", "stop", "pause", "apart", "one way", "isolated", "slow pair", "cut", "drift")
+
+
+@pytest.fixture(autouse=True)
+def brokers_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the gateways keep the brokers of their metadata: on a disk, a start takes them for workers that died
+    before they had their files, and removes them.
+    """
+    monkeypatch.setattr(backend, "unregistered", lambda _: ())
 
 
 def shared(seed: int) -> Plan:
