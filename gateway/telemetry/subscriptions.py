@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from seqgate.gateway.config.setting import Section, Setting
+from seqgate.gateway.regular_expressions import pattern_of
 
 # The configurations of one subscription, a CLIENT_METRICS resource of AlterConfigs. Names, types, defaults
 # and the range of the interval are Kafka's (ClientMetricsConfigs).
@@ -98,10 +99,6 @@ class InvalidMatch(ValueError):
 
 def parse_match(entries: Iterable[str]) -> Patterns:
     """Return the matchers of `match`; as in Kafka, a selector's last entry counts. Raises InvalidMatch."""
-    import re2  # noqa: PLC0415 - slow to import, and few subscriptions have a match
-
-    options = re2.Options()
-    options.log_errors = False
     patterns: dict[str, Callable[[str], object]] = {}
     for entry in entries:
         selector, expression = _parts(entry)
@@ -116,19 +113,13 @@ def parse_match(entries: Iterable[str]) -> Patterns:
                 f"characters; at most {MAX_EXPRESSION_CHARACTERS} are allowed"
             )
         try:
-            patterns[selector] = re2.compile(expression, options).fullmatch
-        except re2.error as error:
+            patterns[selector] = pattern_of(expression).fullmatch
+        except ValueError as error:
             raise InvalidMatch(
                 f"Illegal client matching pattern: {entry}: the expression is not a regular expression of "
-                f"RE2: {_reason(error)}"
+                f"RE2: {error}"
             ) from error
     return patterns
-
-
-def _reason(error: Exception) -> str:
-    """Return the text of an error of RE2, which comes as bytes."""
-    reason = error.args[0] if error.args else ""
-    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
 
 
 def _parts(entry: str) -> tuple[str, str]:

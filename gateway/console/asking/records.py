@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-import re2
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
@@ -22,6 +21,7 @@ from seqgate.gateway.admin.remote.cluster import Cluster, refusal
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import counted
 from seqgate.gateway.console.asking.topics import TopicPlaces, known_offsets, partition_figures
+from seqgate.gateway.regular_expressions import pattern_of
 from seqgate.log import CorruptRecord, LogError
 from seqgate.log.format.record_batch import MAGIC, BatchHeader, crc_matches, whole_batches
 from seqgate.log.format.records import iterate_records, read_end_marker
@@ -74,13 +74,9 @@ def record_filter(text: str, place: str, *, is_regex: bool, markers: bool) -> Re
         wanted = text.lower()
         return RecordFilter(lambda found: wanted in found.lower(), place, markers)
     try:
-        options = re2.Options()
-        options.log_errors = False
-        pattern = re2.compile(text, options)
-    except re2.error as error:
-        reason = error.args[0] if error.args else error
-        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise ControlError(f"the regular expression can't be used: {reason}") from None
+        pattern = pattern_of(text)
+    except ValueError as error:
+        raise ControlError(f"the regular expression can't be used: {error}") from None
     return RecordFilter(lambda found: pattern.search(found) is not None, place, markers)
 
 

@@ -70,6 +70,7 @@ from seqgate.gateway.coordinator.group.member_bytes import consumer_bytes
 from seqgate.gateway.coordinator.group.records import GroupMetadataRecord
 from seqgate.gateway.coordinator.places import Place, Topics, ids_of, places_of
 from seqgate.gateway.coordinator.rows import RowRecord
+from seqgate.gateway.regular_expressions import pattern_of
 
 if TYPE_CHECKING:
     from seqgate.gateway.coordinator.group.shard import GroupShard
@@ -755,15 +756,11 @@ def refuse_long_subscription(names: Iterable[str] | None) -> None:
 
 def compiled(pattern: str) -> Any:
     """Return a regular expression that matches in linear time. Raises HeartbeatRefused."""
-    import re2  # noqa: PLC0415 - slow to import, and few members subscribe by a regular expression
-
-    options = re2.Options()
-    options.log_errors = False
     complaint = f"it has {len(pattern)} characters; at most {MAX_REGEX_CHARACTERS} are allowed"
     if len(pattern) <= MAX_REGEX_CHARACTERS:
         try:
-            return re2.compile(pattern, options)
-        except re2.error as error:
+            return pattern_of(pattern)
+        except ValueError as error:
             complaint = str(error)
     raise HeartbeatRefused(
         ErrorCode.invalid_regular_expression,

@@ -27,6 +27,7 @@ from seqgate.gateway.handlers.answering.api import Api, RequestContext
 from seqgate.gateway.handlers.answering.limits import TimeLimit, answer_each
 from seqgate.gateway.handlers.transactions.describe_producers import client_finder
 from seqgate.gateway.protocol.messages import time_of
+from seqgate.gateway.regular_expressions import pattern_of
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
 from seqgate.gateway.runtime.services import CoordinatorServices, Services
 from seqgate.gateway.security.acls.access import Operation, ResourceType
@@ -119,17 +120,10 @@ class InvalidPattern(ValueError):
 
 
 def _full_match(pattern: str) -> Callable[[str], object]:
-    import re2  # noqa: PLC0415 - slow to import, and seldom needed
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        matches: Callable[[str], object] = re2.compile(pattern, options).fullmatch
-    except re2.error as error:
-        reason = error.args[0]
-        raise InvalidPattern(
-            reason.decode(errors="replace") if isinstance(reason, bytes) else reason
-        ) from error
+        matches: Callable[[str], object] = pattern_of(pattern).fullmatch
+    except ValueError as error:
+        raise InvalidPattern(str(error)) from error
     return matches
 
 
