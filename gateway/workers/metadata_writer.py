@@ -21,17 +21,11 @@ from seqgate.gateway.metadata.records import (
 from seqgate.gateway.runtime.topics.metadata_log import (
     METADATA_LOG_CONFIG,
     METADATA_TOPIC_ID,
+    flush_at_once,
     read_records,
     replay_log,
 )
-from seqgate.log import (
-    CorruptRecord,
-    LogEnvironment,
-    PartitionLog,
-    Storage,
-    StorageFailed,
-    parse_partition_directory,
-)
+from seqgate.log import CorruptRecord, LogEnvironment, PartitionLog, Storage, parse_partition_directory
 from seqgate.log.format.records import NewRecord, build_batch
 from seqgate.log.sharing import ensure_topic_id, note_durable
 from seqgate.log.stopped import StoredLog, durable_ends, write_stored_logs
@@ -118,7 +112,7 @@ class MetadataWriter:
         now_ms = self._now_ms()
         batch = build_batch([NewRecord(record, timestamp=now_ms) for record in records])
         self.log.append(batch, now_ms=now_ms, is_client=False)
-        self._flush()
+        flush_at_once(self.log)
         self._fold_in(list(records))
 
     def catch_up(self) -> None:
@@ -129,18 +123,8 @@ class MetadataWriter:
             self.log.reopen(self._now_ms())
         if self.log.log_end_offset != self.end_offset:
             found = list(read_records(self.log, self.end_offset))
-            self._flush()
+            flush_at_once(self.log)
             self._fold_in([encode_record(record) for record in found])
-
-    def _flush(self) -> None:
-        ticket = self.log.prepare_flush()
-        if ticket is None:
-            return
-        error = self._environment.durability.commit([ticket])[0]
-        if error is not None:
-            self.log.fail_flush(ticket, error)
-            raise StorageFailed(f"{METADATA_DIRECTORY} could not be flushed: {error}")
-        self.log.complete_flush(ticket)
 
     def _fold_in(self, records: list[bytes]) -> None:
         for record in map(decode_record, records):

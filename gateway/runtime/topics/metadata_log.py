@@ -265,6 +265,18 @@ def _has_only_known_logs(directory: LogDirectory, image: MetadataImage) -> bool:
     )
 
 
+def flush_at_once(log: PartitionLog) -> None:
+    """Make all that the log has durable, in this thread. Raises StorageFailed."""
+    ticket = log.prepare_flush()
+    if ticket is None:
+        return
+    error = log.environment.durability.commit([ticket])[0]
+    if error is not None:
+        log.fail_flush(ticket, error)
+        raise StorageFailed(f"{log.place} could not be flushed: {error}")
+    log.complete_flush(ticket)
+
+
 def shorten_log(log: PartitionLog, image: MetadataImage, now_ms: int) -> None:
     """Store the image at the end of the log, durably, and delete the records before it. After a crash in
     between a replay finds the image behind the other records, and begins anew there. Does nothing where the
@@ -273,20 +285,15 @@ def shorten_log(log: PartitionLog, image: MetadataImage, now_ms: int) -> None:
     batch = change_batch([SnapshotRecord(), *records_of(image)], now_ms)
     if log.environment.storage.free_bytes(log.directory) < 10 * len(batch):
         return
-    commit = log.environment.durability.commit
     before, start_offset = log.log_start_offset, log.log_end_offset
     log.roll(now_ms)
     log.append(batch, now_ms=now_ms, is_client=False)
-    flush = log.prepare_flush()
-    assert flush is not None
-    if (error := commit([flush])[0]) is not None:
-        log.fail_flush(flush, error)
-        raise StorageFailed(f"{log.place} could not be flushed: {error}")
-    log.complete_flush(flush)
+    flush_at_once(log)
     log.advance_high_watermark(log.log_end_offset)
     removal = retention.prepare_delete_records(log, start_offset, now_ms)
     assert removal is not None
-    if (error := commit([removal.flush])[0]) is not None:
+    error = log.environment.durability.commit([removal.flush])[0]
+    if error is not None:
         retention.fail_removal(log, removal, error)
         raise StorageFailed(f"the start of {log.place} could not be moved: {error}")
     retention.complete_removal(log, removal, now_ms)
