@@ -188,7 +188,7 @@ def _harmless(line: bytes, separator: str) -> bytes:
 
 
 def _harmless_json(line: bytes) -> bytes:
-    """Escape them in a line of JSON, which stays the same document."""
+    """Escape what can't be printed in a line of JSON, which stays the same document."""
     import json  # noqa: PLC0415 - on a terminal only
 
     text = line.decode().removesuffix("\n")

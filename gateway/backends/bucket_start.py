@@ -84,7 +84,7 @@ STARTING_MS: Final = 60_000
 class Started(NamedTuple):
     session: Session
     local: LocalSession
-    """What the data directory says about the session."""
+    """The content of BUCKET_SESSION while the session runs."""
     shared: SharedLog
     replaces: int
     """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""

@@ -181,9 +181,11 @@ class TransactionCoordinator:
         partition = None if served is None else served.peek(index)
         if partition is None:
             return
-        for one in _open_in(partition):
-            for loaded in self.shards:
-                transactional_id = owners(loaded.shard).get(one.producer.producer_id)
+        found = _open_in(partition)
+        for loaded in self.shards if found else ():
+            owner_of = owners(loaded.shard)
+            for one in found:
+                transactional_id = owner_of.get(one.producer.producer_id)
                 if transactional_id is None:
                     continue
                 ending = self.endings.of(transactional_id)
