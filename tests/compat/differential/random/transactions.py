@@ -65,6 +65,8 @@ class Transactions(World):
         self.last: dict[tuple[int, int], object] = {}
         self.has_kept_epoch = False
         self.offset = 0
+        self.has_group = False
+        """Whether an offset of the group was taken."""
 
     def init(self, number: int) -> None:
         self.producers[number].init()
@@ -127,10 +129,12 @@ class Transactions(World):
         more = COMMITS[kind]
         group_id = more.get("group_id", self.group_id)
         rest = {name: value for name, value in more.items() if name != "group_id"}
-        self.producers[number].commit_offsets(group_id, self.topic, offsets, version, **rest)
+        answer = self.producers[number].commit_offsets(group_id, self.topic, offsets, version, **rest)
+        errors = [row["error_code"] for topic in answer["topics"] for row in topic["partitions"]]
+        self.has_group = self.has_group or not any(errors)
 
     def large_metadata(self, number: int, version: int) -> None:
-        if not self.offset:
+        if not self.has_group:
             return  # of a group that is not there: Kafka makes one in memory, without a record of it
         rows = [committed(self.topic, {0: 5}, committed_metadata="m" * 5_000)]
         self.producers[number].commit_offsets(self.group_id, self.topic, {}, version, topics=rows)
@@ -144,14 +148,16 @@ class Transactions(World):
         newest = max(one.producer_epoch for one in self.producers)
         if version == RAISES_EPOCH and self.has_kept_epoch and producer.producer_epoch < newest:
             return
-        self.has_kept_epoch = version == KEEPS_EPOCH
-        producer.end(commit, version)
+        if producer.end(commit, version)["error_code"] == 0:
+            self.has_kept_epoch = version == KEEPS_EPOCH
         self.added.clear()
         if version == KEEPS_EPOCH:
             self.last.clear()
 
     def end_at(self, number: int, commit: bool, delta: int) -> None:
         producer = self.producers[number]
+        if delta < 0 and self.has_kept_epoch:
+            return  # as in `end`: Kafka takes it for a retry of an end that raised the epoch
         producer.end(commit, producer_epoch=producer.producer_epoch + delta)
 
     def describe(self) -> None:
