@@ -72,13 +72,11 @@ class HttpServer:
         self._clients: set[asyncio.Task[None]] = set()
         self._is_stopped = False
 
-    async def start(self, host: str | None, port: int, inherited: Sequence[socket.socket] = ()) -> int:
-        """Listen, on `inherited` sockets if there are any; return the port. Raises OSError."""
-        for each in inherited:
+    async def start(self, bound: Sequence[socket.socket]) -> int:
+        """Listen on bound sockets; return the port. Raises OSError."""
+        for each in bound:
             self._servers.append(await asyncio.start_server(self._serve, sock=each, limit=MAX_HEAD_BYTES))
-        if not inherited:
-            self._servers = [await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)]
-        return int(self._servers[0].sockets[0].getsockname()[1])
+        return int(bound[0].getsockname()[1])
 
     def duplicates(self) -> list[int]:
         """Return duplicates of the listening sockets: connections wait there when this server has stopped."""

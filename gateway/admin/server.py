@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -37,6 +38,8 @@ MAX_CLIENTS: Final = 16
 REQUEST_TIMEOUT_S: Final = 5.0
 """Time for the request to arrive, and for the answer to be read; then the connection is closed."""
 _SOCKET_MODE: Final = 0o600
+_LEAVES_FILE: Final[dict[str, Any]] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+"""From Python 3.13 on a closed server removes its file, which a restart leaves to the next process."""
 
 
 class Traffic(NamedTuple):
@@ -91,7 +94,7 @@ class ControlServer:
                 self._bind(bound)
             bound.setblocking(False)
             self._server = await asyncio.start_unix_server(
-                self._serve, sock=bound, limit=MAX_REQUEST_BYTES, backlog=MAX_CLIENTS
+                self._serve, sock=bound, limit=MAX_REQUEST_BYTES, backlog=MAX_CLIENTS, **_LEAVES_FILE
             )
         except OSError as error:
             bound.close()

@@ -26,7 +26,7 @@ from seqgate.gateway.runtime.services import Services
 from seqgate.gateway.runtime.upkeep.compaction import Compaction
 from seqgate.gateway.runtime.upkeep.retention import Retention
 from seqgate.gateway.server.dispatcher import RequestTimes
-from seqgate.gateway.server.server import Server
+from seqgate.gateway.server.server import Server, bound_sockets
 
 if TYPE_CHECKING:
     from seqgate.gateway.metrics.otlp import OtlpExporter
@@ -60,7 +60,7 @@ class MetricsListener:
         """Listen, on `inherited` sockets if there are any; return the port. Raises OSError."""
         self._sources.live()  # it notes the first producer ids of this run
         self._sources.loop_delay.start()
-        return await self._server.start(self.address.bound_host, self.address.port, inherited)
+        return await self._server.start(inherited or bound_sockets(self.address))
 
     def duplicates(self) -> list[int]:
         """Return duplicates of the listening sockets, as `HttpServer` does."""

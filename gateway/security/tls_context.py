@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.key_stores import KeyPair, Store, read_authorities, read_key_pair
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_MEMORY: Final = "/dev/shm"  # noqa: S108 - the files made there are private
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
@@ -79,18 +81,30 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
 
 
 def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Load the key into the context, from files in memory only: OpenSSL reads keys only from files."""
+    """Load the key into the context, from files in memory if there are any: OpenSSL reads only files."""
     with ExitStack() as opened:
         paths = []
         for name, content in (("certificates", pair.chain), ("key", pair.key)):
-            number = os.memfd_create(name)
-            opened.callback(os.close, number)
-            os.write(number, content)
-            paths.append(f"/proc/self/fd/{number}")
+            paths.append(_file(opened, name, content))
         try:
             context.load_cert_chain(*paths)
         except ssl.SSLError as error:
             raise StoreError(f"OpenSSL refuses the private key or its certificates: {_why(error)}") from None
+
+
+def _file(opened: ExitStack, name: str, content: bytes) -> str:
+    """Return the path of a file that nobody else can read, and that lasts as long as `opened`."""
+    if hasattr(os, "memfd_create"):
+        number = os.memfd_create(name)
+        opened.callback(os.close, number)
+        os.write(number, content)
+        return f"/proc/self/fd/{number}"
+    # macOS, or a Python for old C libraries
+    number, path = tempfile.mkstemp(prefix="seqgate-", dir=_MEMORY if os.access(_MEMORY, os.W_OK) else None)
+    opened.callback(os.unlink, path)
+    opened.callback(os.close, number)
+    os.write(number, content)
+    return path
 
 
 def _why(error: ssl.SSLError) -> str:

@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import itertools
 import logging
 import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
 from seqgate.gateway.config import Config, Listener
@@ -133,7 +134,8 @@ class Server:
             else lambda: guard(Connection(self, listener.name))
         )
         acceptor = Acceptor(self.loop, make_protocol, self._config.int("socket.listen.backlog.size"))
-        bound = await acceptor.open(listener.bound_host, listener.port, inherited)
+        bound = inherited or bound_sockets(listener)
+        await acceptor.open(bound)
         for bound_socket in bound:
             self._set_options(bound_socket)
             # accepted sockets inherit the algorithm; a connection that began with BBR would keep its pacing
@@ -357,21 +359,11 @@ class Acceptor:
         """The sockets while the listener accepts no connections."""
         self._resuming: asyncio.TimerHandle | asyncio.Task[None] | None = None
 
-    async def open(
-        self, host: str | None, port: int, inherited: Sequence[socket.socket] = ()
-    ) -> tuple[socket.socket, ...]:
-        """Begin to accept; return the listening sockets. Raises OSError when the address can't be bound."""
-        if inherited:
-            for each in inherited:
-                self._serving.append(
-                    await self._loop.create_server(self._make_protocol, sock=each, backlog=self._backlog)
-                )
-            return tuple(inherited)
-        bound = await self._loop.create_server(
-            self._make_protocol, host, port, backlog=self._backlog, reuse_address=True
-        )
-        self._serving.append(bound)
-        return bound.sockets
+    async def open(self, bound: Iterable[socket.socket]) -> None:
+        """Begin to accept on bound sockets. Raises OSError, as where another program listens by now."""
+        for each in bound:
+            server = await self._loop.create_server(self._make_protocol, sock=each, backlog=self._backlog)
+            self._serving.append(server)
 
     def hold(self, seconds: float) -> None:
         """Accept no connections for this time. A pause that has begun stays as it is."""
@@ -556,22 +548,39 @@ class Admission:
         return rates
 
 
+_NO_SUCH_PROTOCOL: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+"""What the system says of ::1 where it was built without IPv6, or has it switched off."""
+
+
 def bound_sockets(listener: Listener) -> list[socket.socket]:
     """Return sockets that are bound to the listener's address, and don't listen yet. Raises OSError."""
     found = socket.getaddrinfo(
         listener.bound_host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
+    missing: OSError | None = None
+    bound: list[socket.socket] = []
     with contextlib.ExitStack() as closing:
-        bound = []
         for family, kind, protocol, _, address in found:
             try:
-                made = closing.enter_context(socket.socket(family, kind, protocol))
-            except OSError:
-                continue  # The system lacks IPv6. The event loop leaves the address out, too.
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made.bind(address)
-            bound.append(made)
+                bound.append(closing.enter_context(_bound(family, kind, protocol, address)))
+            except OSError as error:
+                if error.errno not in _NO_SUCH_PROTOCOL:
+                    raise
+                missing = error
+        if missing is not None and not bound:
+            raise missing
         closing.pop_all()
     return bound
+
+
+def _bound(family: int, kind: int, protocol: int, address: tuple[Any, ...]) -> socket.socket:
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -48,9 +48,9 @@ class AnyBroker(ABC):
     again, and keeps its port and its data.
     """
 
-    def __init__(self, directory: Path | None) -> None:
+    def __init__(self, directory: Path | str | None) -> None:
         """Take the data directory; None: a temporary one, made when it is first asked for."""
-        self._given = directory
+        self._given = None if directory is None else Path(directory).absolute()
         self._temporary = TemporaryDirectory()
         self._port = 0
         """The port of the first listener; 0 before the first start."""
@@ -155,7 +155,7 @@ class BrokerThread(AnyBroker):
     The faults before its dispatcher, and its machine with clocks that move, stay from one to the next.
     """
 
-    def __init__(self, config: Config, directory: Path | None) -> None:
+    def __init__(self, config: Config, directory: Path | str | None) -> None:
         """Take the settings, and the data directory; both are used with the first start."""
         super().__init__(directory)
         self.machine = ShiftedMachine()
@@ -362,7 +362,9 @@ class Broker(BrokerThread):
     `faults` lets requests fail, `clock` moves its time. Call all methods from threads of the test.
     """
 
-    def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path | str | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         """Prepare the broker; `settings` override SETTINGS. Raises ConfigError for a wrong setting. Without a
         `directory` the data is in a temporary one, which `close` removes.
         """

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Self
@@ -50,7 +50,9 @@ class BrokerProcess(AnyBroker):
     and a moved clock end with each run of the process, which ends with that of the test.
     """
 
-    def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path | str | None = None, settings: Mapping[str, str] | None = None
+    ) -> None:
         """Prepare the broker; `settings` override SETTINGS. Without `directory` its data is temporary. As for
         `Broker`, settings in the environment do not count.
         """
@@ -205,18 +207,23 @@ class ServeProcess:
         """
         deadline = time.monotonic() + timeout_s
         printed = b""
-        while READY not in (text := printed.decode()) or not text.endswith("\n"):
-            part = b""
-            if self.prints_within(max(0.0, deadline - time.monotonic())):
-                part = os.read(self._output.fileno(), _READ_BYTES)
-            if not part:
-                raise StartFailed(self._reason())
-            printed += part
+        with ExitStack() as failing:
+            failing.callback(self._release)  # nobody has it yet who could end it, as after Ctrl-C
+            while READY not in (text := printed.decode()) or not text.endswith("\n"):
+                part = b""
+                if self.prints_within(max(0.0, deadline - time.monotonic())):
+                    part = os.read(self._output.fileno(), _READ_BYTES)
+                if not part:
+                    raise StartFailed(self._reason())
+                printed += part
+            failing.pop_all()
         return text.splitlines()
 
     def prints_within(self, timeout_s: float) -> bool:
         """Wait until something unread is printed, or the process has ended; False after the timeout."""
-        return bool(select.select([self._output], [], [], timeout_s)[0])
+        printing = select.poll()  # select takes no descriptor from 1,024 on
+        printing.register(self._output, select.POLLIN)
+        return bool(printing.poll(timeout_s * 1000))
 
     def end(self, number: signal.Signals, timeout_s: float) -> int:
         """Send a signal and return the exit code; kill it and raise TimeoutExpired if it is late."""

@@ -8,8 +8,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from seqgate.gateway.config.listeners import parse_listener
 from seqgate.gateway.http_server import PLAIN, HttpAnswer, HttpRequest, HttpServer
+from seqgate.gateway.server.server import bound_sockets
 
+ADDRESS = parse_listener("PLAINTEXT://127.0.0.1:0")
 LIMIT = 8
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -25,7 +28,7 @@ async def _echo(request: HttpRequest) -> HttpAnswer:
 @pytest.fixture
 async def streams() -> AsyncIterator[Streams]:
     server = HttpServer(_echo, methods=("GET", "HEAD", "POST"), max_body_bytes=LIMIT)
-    port = await server.start("127.0.0.1", 0)
+    port = await server.start(bound_sockets(ADDRESS))
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     yield reader, writer
     writer.close()
@@ -69,12 +72,12 @@ async def test_a_malformed_request_is_refused(streams: Streams) -> None:
 
 async def test_requests_wait_at_the_duplicates_for_the_server_that_inherits_them() -> None:
     first = HttpServer(_echo)
-    port = await first.start("127.0.0.1", 0)
+    port = await first.start(bound_sockets(ADDRESS))
     kept = [socket.socket(fileno=number) for number in first.duplicates()]
     await first.stop()
     streams = await asyncio.open_connection("127.0.0.1", port)
     second = HttpServer(_echo)
-    assert await second.start("127.0.0.1", 0, kept) == port
+    assert await second.start(kept) == port
     assert (await ask(streams, "GET /x"))[0] == 200
     streams[1].close()
     await second.stop()

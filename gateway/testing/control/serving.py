@@ -29,11 +29,15 @@ from seqgate.gateway.running import (
     prepare_process,
     warn_of_readers,
 )
+from seqgate.gateway.server.server import bound_sockets
 from seqgate.gateway.stop_signals import signals_taken
 from seqgate.gateway.testing.broker import BrokerThread, NotNow
 from seqgate.gateway.testing.control.routes import ROUTES, Asked, Orders, Route, description
 
 logger = logging.getLogger(__name__)
+
+_LOOK_S: Final = 1.0
+"""The time between two looks at a process, where the system tells nobody that it has ended."""
 
 
 def serve_under_test(
@@ -103,6 +107,10 @@ def _ended(process: int | None, stop: Callable[[], None]) -> Iterator[None]:
         return
     try:
         handle = os.pidfd_open(process)
+    except AttributeError:  # macOS, or a Python for old C libraries
+        with _looked_at(process, stop):
+            yield
+        return
     except OSError as error:
         raise StartFailed(f"--exit-with {process}: {in_words(error)}") from error
     loop = asyncio.get_running_loop()
@@ -117,6 +125,33 @@ def _ended(process: int | None, stop: Callable[[], None]) -> Iterator[None]:
     finally:
         loop.remove_reader(handle)
         os.close(handle)
+
+
+@contextlib.contextmanager
+def _looked_at(process: int, stop: Callable[[], None]) -> Iterator[None]:
+    """As `_ended`, by a look now and then. A process that has ended and was not waited for is still there."""
+    loop = asyncio.get_running_loop()
+    looking: asyncio.TimerHandle | None = None
+
+    def look() -> None:
+        nonlocal looking
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            stop()
+        else:
+            looking = loop.call_later(_LOOK_S, look)
+
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        raise StartFailed(f"--exit-with {process}: {in_words(error)}") from error
+    look()
+    try:
+        yield
+    finally:
+        if looking is not None:
+            looking.cancel()
 
 
 # Listens for programs that control a gateway under test.
@@ -152,8 +187,7 @@ class ControlListener:
 
     async def start(self, address: str) -> str:
         """Listen; return HOST:PORT. Raises OSError."""
-        listener = parse_listener(address)
-        port = await self._server.start(listener.host, listener.port)
+        port = await self._server.start(bound_sockets(parse_listener(address)))
         return f"{address.rpartition(':')[0]}:{port}"
 
     async def stop(self) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seqgate.gateway.security import tls_context
 from seqgate.gateway.security.certificates import StoreError
 from seqgate.gateway.security.key_stores import Store
 from seqgate.gateway.security.tls_context import (
@@ -57,6 +59,16 @@ def handshake(
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_both_versions_are_spoken(settings: TlsSettings, version: ssl.TLSVersion) -> None:
     assert handshake(settings, version)
+
+
+def test_a_key_is_read_where_python_knows_no_files_in_memory(
+    settings: TlsSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create")
+    monkeypatch.setattr(tls_context, "_MEMORY", str(tmp_path))
+    before = set(tmp_path.iterdir())
+    assert handshake(settings, ssl.TLSVersion.TLSv1_3)
+    assert set(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from seqgate.gateway.server.server import Acceptor
+from seqgate.gateway.config.listeners import parse_listener
+from seqgate.gateway.server.server import Acceptor, bound_sockets
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 LIMIT_S = 120.0
@@ -27,9 +28,10 @@ class Welcome(asyncio.Protocol):
         cast("asyncio.Transport", transport).write(b"hello")
 
 
-async def open_acceptor(host: str = "127.0.0.1") -> tuple[Acceptor, int]:
+async def open_acceptor() -> tuple[Acceptor, int]:
     acceptor = Acceptor(asyncio.get_running_loop(), Welcome, 50)
-    sockets = await acceptor.open(host, 0)
+    sockets = bound_sockets(parse_listener("PLAINTEXT://127.0.0.1:0"))
+    await acceptor.open(sockets)
     return acceptor, sockets[0].getsockname()[1]
 
 
@@ -149,7 +151,8 @@ def test_connections_wait_at_the_duplicates_for_the_one_that_inherits_them(run: 
         first.close()
         waiting = await greeted(port)
         second = Acceptor(asyncio.get_running_loop(), Welcome, 50)
-        assert (await second.open("127.0.0.1", port, kept))[0].getsockname()[1] == port
+        await second.open(kept)
+        assert kept[0].getsockname()[1] == port
         assert await asyncio.wait_for(waiting, LIMIT_S) == b"hello"
         second.close()
         await asyncio.wait_for(second.wait_closed(), LIMIT_S)

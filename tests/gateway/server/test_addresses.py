@@ -60,6 +60,20 @@ async def test_every_interface_takes_connections_of_both_protocols(host: str) ->
     await server.finish(60)
 
 
+def test_a_name_is_bound_where_its_second_address_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers have `::1 localhost` in /etc/hosts and IPv6 off: a socket is made there, and can't be bound."""
+    rows = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in ("192.0.2.1", "127.0.0.1")
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: rows)
+    (bound,) = bound_sockets(parse_listener("PLAINTEXT://localhost:0"))
+    assert bound.getsockname()[0] == "127.0.0.1"
+    bound.close()
+    del rows[1]
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        bound_sockets(parse_listener("PLAINTEXT://localhost:0"))
+
+
 def test_a_port_that_only_connections_have_is_free() -> None:
     """A gateway that starts again meets the connections of the one before."""
     with socket.create_server(("127.0.0.1", 0)) as server:

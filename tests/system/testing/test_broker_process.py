@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import math
+import os
+import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +36,19 @@ def broker(shared: BrokerProcess) -> BrokerProcess:
     shared.reset()
     shared.create_topic("t")
     return shared
+
+
+def test_it_starts_in_a_process_with_many_open_files(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 4096), limits[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        with BrokerProcess(str(tmp_path / "data")) as broker:
+            assert broker.directory == tmp_path / "data"
+    finally:
+        for number in opened:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def produce(broker: BrokerProcess, value: bytes, **fields: int) -> Plain:
