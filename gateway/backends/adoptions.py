@@ -161,13 +161,13 @@ class Adoptions(Readiness):
         partitions = self._services.partitions
         image = self._services.topics.metadata_log.image.topics_by_id.get(topic_id)
         if image is None:
-            raise HandOverFailed("its topic was deleted")  # another one may have its name by now
+            raise HandOverFailed("its topic was deleted")
         topic, key = image.name, PartitionKey(topic_id, index)
         self._withdrawn.add(key)
         try:
             partitions.registry.release(topic, index)
             await partitions.recoveries.open(partitions.log_directory, (topic, index))
-            log = partitions.log_directory.get(topic, index)
+            log = _of_topic(topic_id, partitions.log_directory.get(topic, index))
             if log is not None:
                 log.begin_leader_epoch(image.partitions[index].leader_epoch)
                 await self._uploads.hand_over(log)
@@ -337,7 +337,7 @@ class Adoptions(Readiness):
         if closing is not None:
             await asyncio.wait([closing])
         await partitions.recoveries.settled((name, index))
-        if self._wanted.get(key) != order:
+        if self._wanted.get(key) != order or not self._exists(key):
             return False
         complete = staged.complete(*key)
         partitions.log_directory.take_in(name, index, complete.path, complete.recovery_point)
@@ -356,9 +356,13 @@ class Adoptions(Readiness):
         if self._wanted.get(key) == order:
             return True
         # Where the topic was deleted, its files have gone, and another topic may have its name by now.
-        if key not in self._wanted and key.topic_id in self._services.topics.metadata_log.image.topics_by_id:
+        if key not in self._wanted and self._exists(key):
             self._drop(name, key)
         return False
+
+    def _exists(self, key: PartitionKey) -> bool:
+        """Whether the topic exists. Its deletion is told to others first, which delete its logs."""
+        return key.topic_id in self._services.topics.metadata_log.image.topics_by_id
 
     def _became_ready(self, key: PartitionKey, *, is_behind: bool) -> None:
         partitions = self._services.partitions
@@ -400,3 +404,9 @@ async def _in_thread(work: Callable[[], None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise
+
+
+def _of_topic(topic_id: UUID, log: PartitionLog | None) -> PartitionLog | None:
+    if log is not None and log.topic_id != topic_id:
+        raise HandOverFailed("its topic was deleted, and another one has its name")
+    return log

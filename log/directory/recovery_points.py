@@ -41,6 +41,8 @@ class RecoveryPoints:
         """The last gathered entries: the logs closed by then, and the recovery points of the open ones."""
         self._gathered_at: tuple[int, int, int] | None = None
         """The moves of durable ends, the open and the closed logs, when the entries were gathered."""
+        self._gathers = self._gathered_by = 0
+        """The gathers that have begun, and the number of the one that the entries are of."""
         self._written: dict[Key, int] = {}
         self._written_of: object = None
         """The gathered entries that the file has."""
@@ -75,6 +77,8 @@ class RecoveryPoints:
         if present == self._gathered_at:
             return
         self._gathered_at = None
+        self._gathers += 1
+        gather = self._gathers
         points: dict[Key, int] = {}
         self._gathering.append(points)
         try:
@@ -83,8 +87,11 @@ class RecoveryPoints:
                     points[key] = log.recovery_point
                 if number % GATHERED_AT_ONCE == 0:
                     yield
-            self._gathered = stored.copy(), points
-            self._gathered_at = present
+            # Compaction relies on the points of one that began later and has ended: these would be older.
+            if gather > self._gathered_by:
+                self._gathered = stored.copy(), points
+                self._gathered_at = present
+                self._gathered_by = gather
         finally:
             self._gathering.remove(points)
 

@@ -99,6 +99,8 @@ class Uploads:
         """The manifests of this session that count, but for those that an upload may have replaced since."""
         self._unsure: set[PartitionKey] = set()
         """The partitions that may get a newer manifest: an upload has begun, and has not ended well."""
+        self._back: set[PartitionKey] = set()
+        """The partitions that were adopted since the round began."""
         self._stored: list[Uploaded] = []
         """The uploads whose manifests do not count yet. A round that ends early leaves them to the next."""
         self._searched_s = seconds()
@@ -189,6 +191,7 @@ class Uploads:
         """Upload adopted partitions within ADOPTED_AFTER_S, so that earlier leaders' logs are collected."""
         wanting = list(partitions)
         if wanting:
+            self._back.update(wanting)
             self._coverage.begin(wanting)
             self._adopted_s = self._seconds() if self._adopted_s is None else self._adopted_s
 
@@ -219,6 +222,7 @@ class Uploads:
     async def _round(self) -> None:
         await self._learn_earlier()
         has_adopted, self._adopted_s = self._adopted_s is not None, None
+        self._back.clear()
         present = set(self._partitions.all())
         wanting = self._coverage.wanting()
         gone = {*wanting, *self._manifests.partitions()} - present
@@ -236,7 +240,6 @@ class Uploads:
         self._coverage.forget(deleted)
         for partition in sorted(deleted):
             garbage += await self._delete(partition)
-        # A partition that came back during the round keeps its mark for the next one.
         for partition in sorted(gone - deleted - set(self._partitions.all())):
             await self._leave(partition)
         await self._delete_parts(garbage)
@@ -311,8 +314,10 @@ class Uploads:
             self._unsure.discard(partition)
 
     async def _leave(self, partition: PartitionKey) -> None:
-        """Forget a partition that others lead: its manifest may cover what our log has. Raises Refused."""
-        if self._is_busy(partition) or self._partitions.is_withheld(partition):
+        """Forget a partition that others lead: its manifest may cover what our log has. Raises Refused. One
+        that comes back during the round keeps its mark for the next round.
+        """
+        if partition in self._back or self._is_busy(partition) or self._partitions.is_withheld(partition):
             return
         self.released(partition)
         if not self._coverage.has_rows(partition):
@@ -323,7 +328,7 @@ class Uploads:
         except (CorruptPart, IncompatibleFormat) as error:
             logger.warning("the manifest of a partition that was led here before can't be read: %s", error)
             return
-        if manifest is not None:
+        if manifest is not None and partition not in self._back:
             self._coverage.counts(manifest)
 
     def _is_busy(self, partition: PartitionKey) -> bool:

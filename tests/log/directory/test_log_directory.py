@@ -220,6 +220,20 @@ class TestRecoveryPoints:
         directory.write_checkpoint()
         assert directory.is_name_taken("flights", 0)
 
+    def test_an_older_gather_that_ends_later_changes_nothing(self, tmp_path: Path) -> None:
+        """Compaction makes gaps below the points that a later gather wrote: without them they count as lost."""
+        directory = created(tmp_path, 0)
+        log = directory.get("flights", 0)
+        assert log is not None
+        older = directory.gather_checkpoint()
+        next(older)
+        fill(log, 3)
+        flush(log)
+        directory.checkpoint()
+        assert list(older) == []
+        directory.write_checkpoint()
+        assert f"flights 0 {log.recovery_point}" in (tmp_path / RECOVERY_POINTS).read_text().splitlines()
+
     def test_are_gathered_again_only_when_one_may_have_moved(self, tmp_path: Path) -> None:
         directory = created(tmp_path, 0)
         log = directory.create("trains", TOPIC_ID, 0, SMALL)

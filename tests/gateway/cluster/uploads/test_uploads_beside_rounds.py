@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from seqgate.gateway.cluster.objects.objects import Refused
 from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
 from seqgate.log import LogConfig
 from tests.gateway.cluster.uploads import walk as walks
-from tests.gateway.cluster.uploads.walk import PLAIN, Walk, manifests_in, missing_of
+from tests.gateway.cluster.uploads.walk import COMPACTED, METADATA, PLAIN, Walk, manifests_in, missing_of
 
 KEY = PartitionKey(PLAIN, 0)
 
@@ -67,6 +68,25 @@ def test_a_partition_that_comes_back_during_a_round_is_uploaded_by_the_next(walk
     walk.run(walk.uploads.round())
     assert KEY in walk.coverage.wanting()
     walk.end()
+
+
+def test_a_partition_that_comes_back_while_the_round_forgets_others_is_uploaded_by_the_next(
+    walk: Walk,
+) -> None:
+    others = [PartitionKey(topic_id, 0) for topic_id in (COMPACTED, METADATA.topic_id)]
+    first, second = sorted([KEY, *others])[:2]
+    release = walk.uploads.released
+
+    def come_back(partition: PartitionKey) -> None:
+        release(partition)
+        if partition == first:
+            walk.uploads.adopted([second])
+
+    walk.withheld.update((first, second))  # as if led elsewhere
+    walk.uploads._partitions = replace(walk.uploads._partitions, is_withheld=lambda _: False)
+    walk.uploads.released = come_back  # type: ignore[method-assign]
+    walk.run(walk.uploads.round())
+    assert second in walk.coverage.wanting()
 
 
 def test_a_round_that_ends_amid_another_upload_makes_no_orphans_of_its_parts(walk: Walk) -> None:
