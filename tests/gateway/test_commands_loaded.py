@@ -113,7 +113,7 @@ MOST_MODULES = {
 more. A start takes its time for its modules, so look for an import that can come later before you raise a
 number.
 """
-MORE_OF_PYTHON = 15 if sys.version_info >= (3, 14) else 0
+MORE_OF_PYTHON = {11: 0, 12: 7, 13: 7}.get(sys.version_info.minor, 15)
 """Modules that Python itself loads more for the same imports."""
 WITH_ANSWERS = {"status": "names producers repair", "topics describe": "configs", "transactions": "producers"}
 """The subjects whose answers or rows a command needs, by the words that it begins with."""
