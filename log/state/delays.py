@@ -475,7 +475,7 @@ class DelayedRecords:
 
     def _hold(self, offset: int, due_ms: int) -> None:
         step_ms = max(1, self.hold_ms // _HOLD_STEPS)
-        until_ms = (due_ms // step_ms + 1) * step_ms + self.hold_ms
+        until_ms = min((due_ms // step_ms + 1) * step_ms + self.hold_ms, NEVER_DUE)
         if self._holds and until_ms <= self._holds[-1].until_ms:
             offset, until_ms = min(offset, self._holds[-1].offset), self._holds[-1].until_ms
             self._holds.pop()

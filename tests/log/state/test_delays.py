@@ -225,6 +225,18 @@ class TestDeletion:
         assert not delete_old_segments(log, NOW_MS + 10_999)
         assert delete_old_segments(log, NOW_MS + 11_100)
 
+    def test_the_longest_time_is_for_ever(self, log: PartitionLog) -> None:
+        config = replace(CONFIG, delivery_delay_hold_ms=2**63 - 1)
+        log.update_config(config)
+        self.fill(log)
+        log.record_states.release_due(NOW_MS + 5_001)
+        assert log.capture_delays()
+        flush(log)
+        log = again(log, config, now_ms=NOW_MS + 5_002)
+        assert log.held_from == 18
+        delete_old_segments(log, 2**62)
+        assert 0 < log.log_start_offset <= 18
+
     def test_who_deletes_records_deletes_those_too(self, log: PartitionLog) -> None:
         self.fill(log)
         delete_records(log, 18)
