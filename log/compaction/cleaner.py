@@ -72,7 +72,7 @@ from seqgate.log.format.batch_validation import (
 from seqgate.log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header
 from seqgate.log.format.record_walk import PlainRecord
 from seqgate.log.format.records import EndMarker, read_end_marker
-from seqgate.log.segments.segment import Segment
+from seqgate.log.segments.segment import NEVER, Segment
 from seqgate.log.segments.transaction_index import ENTRY, AbortedTransaction, TransactionIndex
 
 _SECTION_OF_ONE_WRITE: Final = 256 * 1024
@@ -608,7 +608,7 @@ class KeptRecords:
             return self._emptied(header, batch) if keep_empty else None
         self.records_kept += len(kept)
         if (has_tombstone or is_spent_marker) and horizon_ms is None:
-            new_horizon_ms = self.now_ms + self.delete_retention_ms
+            new_horizon_ms = min(self.now_ms + self.delete_retention_ms, NEVER)
             return rewritten_batch(header, plain, kept, new_horizon_ms=new_horizon_ms)
         if len(kept) == header.record_count:
             return batch

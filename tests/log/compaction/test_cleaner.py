@@ -12,6 +12,7 @@ from seqgate.log.compaction.job import JobLimits
 from seqgate.log.files.page_cache import PageRange
 from seqgate.log.files.storage import DataFile
 from seqgate.log.format.record_batch import DELETE_HORIZON_FLAG
+from seqgate.log.format.records import iterate_records
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, flush, open_log
 
@@ -131,6 +132,20 @@ def test_a_tombstone_goes_when_its_horizon_has_passed(tmp_path: Path) -> None:
     assert stored_batches(log)[0][1] == data
     compact(log, storage, now_ms=NOW_MS + 110)
     assert stored(log) == [Kept(2, b"b", b"1")]
+
+
+def test_a_tombstone_with_the_longest_retention_stays_for_ever(tmp_path: Path) -> None:
+    storage = Storage()
+    log = open_log(tmp_path / "p", replace(CONFIG, delete_retention_ms=2**63 - 1), storage=storage)
+    log.append(keyed(("a", "1"), ("a", None), timestamp=NOW_MS), now_ms=NOW_MS)
+    log.roll(NOW_MS)
+    flush(log)
+    compact(log, storage, now_ms=NOW_MS + 10)
+    ((header, data),) = stored_batches(log)
+    assert (header.base_timestamp, header.max_timestamp) == (2**63 - 1, NOW_MS + 1)
+    assert [record.timestamp for record in iterate_records(data)] == [NOW_MS + 1]
+    compact(log, storage, now_ms=2**62)
+    assert stored(log) == [Kept(1, b"a", None)]
 
 
 @pytest.mark.parametrize("position", [0, 30, 70])
