@@ -174,7 +174,7 @@ def _check(version: int, start_offset: int) -> None:
         raise NewerVersion(version, _NEWEST_READ)
     if version < 0:
         raise UnreadableShareRecord(f"the version {version} is negative")
-    if not NOT_BEGUN <= start_offset < _HIGHEST_OFFSET:
+    if start_offset < NOT_BEGUN:
         raise UnreadableShareRecord(f"the start offset {start_offset} is out of range")
 
 

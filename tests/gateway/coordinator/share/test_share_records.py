@@ -52,6 +52,8 @@ all_records = st.builds(ShareUpdate, keys, starts, batches, epochs) | st.builds(
 
 
 @given(all_records)
+@example(ShareSnapshot(KEY, ShareState(2**63 - 1, ())))
+@example(ShareUpdate(KEY, 2**63 - 1, ()))
 def test_every_record_is_decoded_as_it_was_encoded(record: ShareRecord) -> None:
     assert decode(*encode(record)) == record
 
