@@ -22,7 +22,10 @@ def duration_ms(text: str) -> int:
 
 
 def timestamp_ms(text: str) -> int:
-    """Parse milliseconds since the Unix epoch, or ISO 8601, in local time unless the text names a zone."""
+    """Parse milliseconds since the Unix epoch, or ISO 8601, in local time unless the text names a zone.
+
+    A time before 1970 becomes 0, because ListOffsets gives negative numbers a meaning: -1 is the log end.
+    """
     if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)
     try:
@@ -32,7 +35,7 @@ def timestamp_ms(text: str) -> int:
             f"{text!r} is not a valid time; write 2026-01-31T13:45:00, with Z or +02:00 for another time "
             "zone, or milliseconds"
         ) from None
-    return int(moment.timestamp() * 1000)
+    return max(0, int(moment.timestamp() * 1000))
 
 
 def time_or_age_ms(text: str, now_ms: int) -> int:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqgate.gateway.admin.times import duration_ms, timestamp_ms
+from seqgate.gateway.admin.times import duration_ms, time_or_age_ms, timestamp_ms
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,10 @@ def test_a_time_has_as_many_digits_as_a_request_carries() -> None:
     assert timestamp_ms("9" * 18) == 10**18 - 1
     with pytest.raises(ValueError, match="not a valid time"):
         timestamp_ms("9" * 20)
+
+
+@pytest.mark.parametrize(
+    "text", ["1970-01-01T00:00:00+01:00", "1969-12-31T23:59:59.999Z", "0001-01-02T00:00Z"]
+)
+def test_a_time_before_1970_is_the_first_one(text: str) -> None:
+    assert timestamp_ms(text) == time_or_age_ms(text, 5_000) == 0
