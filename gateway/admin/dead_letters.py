@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -149,6 +150,8 @@ REPLAYED: Final = "__dlq.replayed"
 MOST_NOTED: Final = 10_000
 """The letters in one range of a note. A longer range is damaged."""
 _ERRORS: Final = "__dlq.errors."
+_NUMBER: Final = re.compile(r"\d{1,19}", re.ASCII)
+"""A number in a header or note: at most as many digits as an int64 has. Any client may write longer ones."""
 
 
 def letter_of(record: Any, timestamp_ms: int) -> DeadLetter | None:
@@ -158,7 +161,7 @@ def letter_of(record: Any, timestamp_ms: int) -> DeadLetter | None:
     said = {name: value for name, value in record.headers if name.startswith(_ERRORS) and value is not None}
     texts = {name.removeprefix(_ERRORS): _text(value) for name, value in said.items()}
     try:
-        place = texts["topic"], int(texts["partition"]), int(texts["offset"])
+        place = texts["topic"], _number(texts["partition"]), _number(texts["offset"])
     except (KeyError, ValueError):
         return None
     deliveries = texts.get("delivery.count", "")
@@ -168,7 +171,7 @@ def letter_of(record: Any, timestamp_ms: int) -> DeadLetter | None:
         timestamp_ms,
         *place,
         texts.get("group", ""),
-        int(deliveries) if deliveries.isdecimal() else None,
+        int(deliveries) if _NUMBER.fullmatch(deliveries) else None,
         texts.get("message", ""),
         None if record.key is None else _text(record.key),
         record.key is not None or record.value is not None,
@@ -203,11 +206,17 @@ def noted(record: Any) -> set[int] | None:
     found: set[int] = set()
     for part in (record.value or b"").decode("ascii").split(","):
         first, _, last = part.partition("-")
-        letters = range(int(first), int(last or first) + 1)
-        if len(letters) > MOST_NOTED:
+        first_offset, last_offset = _number(first), _number(last or first)
+        if last_offset - first_offset >= MOST_NOTED:
             raise ValueError(f"{part} is longer than a note can be")
-        found.update(letters)
+        found.update(range(first_offset, last_offset + 1))
     return found
+
+
+def _number(text: str) -> int:
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError(f"{text[:40]!r} is not a number of at most 19 digits")
+    return int(text)
 
 
 def _text(value: bytes) -> str:

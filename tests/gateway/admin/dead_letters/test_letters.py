@@ -62,10 +62,11 @@ def test_what_a_share_group_writes_is_a_letter() -> None:
         [],
         [("__dlq.errors.topic", b"orders")],
         said(partition=b"x"),
+        said(offset=b"9" * 20),
         [(name, None) for name, _ in said()],
         [(REPLAYED, b"")],
     ],
-    ids=["a record of its own", "no place", "no number", "null", "a note"],
+    ids=["a record of its own", "no place", "no number", "no offset", "null", "a note"],
 )
 def test_other_records_are_no_letters(headers: list[tuple[str, bytes | None]]) -> None:
     assert letter_of(Read(headers), 1_000) is None
@@ -75,6 +76,11 @@ def test_the_headers_of_the_letter_count_and_not_those_of_its_record() -> None:
     found = letter_of(Read([*said(topic=b"forged"), *said()]), 1_000)
     assert found is not None
     assert found.source_topic == "orders"
+
+
+@pytest.mark.parametrize("count", [b"9" * 4_400, b"9" * 20, "\u0663".encode(), b"-1"])
+def test_a_strange_count_of_deliveries_is_none(count: bytes) -> None:
+    assert letter_of(Read(said(**{"delivery.count": count})), 1_000) == letter(delivery_count=None)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +129,9 @@ def test_a_note_says_which_letters_were_replayed(offsets: list[int], note: bytes
     assert noted(Read([("other", b"")], value=note)) is None
 
 
-@pytest.mark.parametrize("damaged", [b"", b"x", b"1,", b"-1", b"\xff", b"0-%d" % MOST_NOTED, None])
+@pytest.mark.parametrize(
+    "damaged", [b"", b"x", b"1,", b"-1", b"\xff", b"0-%d" % MOST_NOTED, b"0-" + b"9" * 20, None]
+)
 def test_a_damaged_note_is_an_error(damaged: bytes | None) -> None:
     with pytest.raises(ValueError, match=r".+"):
         noted(Read([(REPLAYED, b"")], value=damaged))
