@@ -134,13 +134,13 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
     _GROUPS.number("group.share.max.share.sessions", 2_000)(
         "Share sessions that may be open at once, one for each fetching member of a share group."
     ),
-    _GROUPS.number("share.coordinator.state.topic.num.partitions", 50)(
+    _GROUPS.number("share.coordinator.state.topic.num.partitions", 50, maximum=10_000)(
         "Partitions that `__share_group_state` is created with."
     ),
     _GROUPS.number("share.coordinator.state.topic.segment.bytes", 104_857_600, minimum=14)(
         "Segment size of `__share_group_state`."
     ),
-    _GROUPS.number("offsets.topic.num.partitions", 50)(
+    _GROUPS.number("offsets.topic.num.partitions", 50, maximum=10_000)(
         "Partitions that `__consumer_offsets` is created with."
     ),
     _GROUPS.number("offsets.topic.segment.bytes", 104_857_600, minimum=14)(

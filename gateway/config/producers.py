@@ -152,7 +152,7 @@ TRANSACTION_SETTINGS = (
         "Whether a transactional batch is refused when its partition was not added to the open transaction. "
         "Applies to producers that add partitions themselves (before Produce v12)."
     ),
-    _TRANSACTIONS.number("transaction.state.log.num.partitions", 50)(
+    _TRANSACTIONS.number("transaction.state.log.num.partitions", 50, maximum=10_000)(
         "Partitions that `__transaction_state` is created with."
     ),
     _TRANSACTIONS.number("transaction.state.log.segment.bytes", 104_857_600)(

@@ -103,6 +103,9 @@ def test_defaults_that_differ_from_kafka_are_these_only() -> None:
         ("max.connections.per.ip.overrides", "localhost:5"),
         ("max.connections.per.ip.overrides", "127.0.0.1:-5"),
         ("max.connections.per.ip.overrides", f"127.0.0.1:{2**31}"),
+        ("offsets.topic.num.partitions", "10001"),
+        ("transaction.state.log.num.partitions", "10001"),
+        ("share.coordinator.state.topic.num.partitions", "10001"),
     ],
 )
 def test_values_that_are_refused(name: str, text: str) -> None:
