@@ -161,10 +161,12 @@ def _listing(listing: QuotaListing, wanted: Mapping[str, str | None]) -> Block:
 
 
 def _numbers(texts: Mapping[str, str]) -> dict[str, float]:
+    from seqgate.gateway.config.setting import parse_decimal  # noqa: PLC0415 - slow to import
+
     values = {}
     for key, text in texts.items():
         try:
-            values[key] = float(text)
+            values[key] = parse_decimal(text.strip())
         except ValueError:
             raise stop(f"quotas set: {key}={text}: the value must be a number", code=2) from None
         if not math.isfinite(values[key]):

@@ -130,10 +130,10 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             return items
         if self.type in (SettingType.STRING, SettingType.PASSWORD, SettingType.CLASS):
             return text
-        # Python's own parsers also accept underscores, digits of other scripts and NaN.
-        if not (_DECIMAL if self.type is SettingType.DOUBLE else _WHOLE).fullmatch(text):
-            raise InvalidValueError(f"Not a number of type {self.type.name}")
-        number = float(text) if self.type is SettingType.DOUBLE else int(text)
+        try:
+            number = parse_decimal(text) if self.type is SettingType.DOUBLE else _parse_whole(text)
+        except ValueError:
+            raise InvalidValueError(f"Not a number of type {self.type.name}") from None
         lowest, highest = _WHOLE_NUMBERS.get(self.type, (float("-inf"), float("inf")))
         if not lowest <= number <= highest:
             raise InvalidValueError(f"Not a number of type {self.type.name}")
@@ -165,6 +165,21 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         if self.minimum is not None:
             return f"{kind}, at least {self.minimum}"
         return kind
+
+
+def parse_decimal(text: str) -> float:
+    """Return the number of a text. Raises ValueError, also for underscores, digits of other scripts and NaN,
+    which Python's own parsers accept.
+    """
+    if _DECIMAL.fullmatch(text) is None:
+        raise ValueError(f"{text[:40]!r} is not a number")
+    return float(text)
+
+
+def _parse_whole(text: str) -> int:
+    if _WHOLE.fullmatch(text) is None:
+        raise ValueError(f"{text[:40]!r} is not a whole number")
+    return int(text)
 
 
 def render(value: SettingValue | None) -> str | None:

@@ -11,6 +11,7 @@ from seqgate.gateway.admin.quotas import QuotaRow, change_quotas, find_quotas
 from seqgate.gateway.admin.remote.cluster import Cluster
 from seqgate.gateway.admin.request import ControlError
 from seqgate.gateway.admin.tables import shown
+from seqgate.gateway.config.setting import parse_decimal
 from seqgate.gateway.console.answer import Confirmation, PageAnswer, Redirect, View, address, page_of
 from seqgate.gateway.console.asking.connections import Cache
 from seqgate.gateway.console.metrics.history import Key
@@ -309,7 +310,7 @@ def _wanted(visit: Visit, *, is_address: bool) -> dict[str, float]:
             owner = "an address" if quota == _OF_ADDRESSES else "users and client ids"
             raise ControlError(f"{quota} is a quota of {owner}; leave it empty here")
         try:
-            wanted[quota] = float(text)
+            wanted[quota] = parse_decimal(text)
         except ValueError:
             raise ControlError(f"{quota} must be a number, not {text[:40]!r}") from None
     return wanted

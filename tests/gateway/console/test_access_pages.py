@@ -198,6 +198,7 @@ def test_quotas_are_set_changed_and_removed(console: ConsoleClient) -> None:
         ({"ip-is": "default", "producer_byte_rate": "1"}, "is a quota of users and client ids"),
         ({"user-is": "default", "connection_creation_rate": "1"}, "is a quota of an address"),
         ({"user-is": "default", "producer_byte_rate": "much"}, "must be a number"),
+        ({"user-is": "default", "producer_byte_rate": "1_000"}, "must be a number"),
         ({"user-is": "default", "producer_byte_rate": "-1"}, "INVALID_REQUEST"),
         ({"user-is": "default"}, "the form changes nothing"),
     ],
