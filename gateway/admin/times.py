@@ -21,15 +21,19 @@ def duration_ms(text: str) -> int:
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
-def timestamp_ms(text: str) -> int:
-    """Parse milliseconds since the Unix epoch, or ISO 8601, in local time unless the text names a zone.
+def timestamp_ms(text: str, zone: dt.tzinfo | None = None) -> int:
+    """Parse milliseconds since the Unix epoch, or ISO 8601, in `zone` unless the text names one.
+    Without `zone` that is local time.
 
     A time before 1970 becomes 0, because ListOffsets gives negative numbers a meaning: -1 is the log end.
     """
     if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)
     try:
-        moment = dt.datetime.fromisoformat(text).astimezone()
+        moment = dt.datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone)
+        moment = moment.astimezone()
     except (ValueError, OverflowError, OSError):
         raise ValueError(
             f"{text!r} is not a valid time; write 2026-01-31T13:45:00, with Z or +02:00 for another time "

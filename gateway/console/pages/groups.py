@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -307,16 +308,17 @@ def _needed(visit: Visit, name: str, lowest: int) -> int:
 
 
 def _time_ms(visit: Visit) -> int:
-    """Return the time of the form: milliseconds that the browser made of its zone's time, or UTC."""
+    """Return the time of the form: milliseconds that the browser made of its zone's time, or a text, in UTC
+    unless it names a zone.
+    """
     exact = visit.optional_number("at_ms")
     if exact is not None:
         return exact
     text = visit.text("at").strip()
     if not text:
         raise ControlError("the time is empty; choose a day and a time")
-    has_zone = text.isdigit() or text.endswith("Z") or "+" in text
     try:
-        return timestamp_ms(text if has_zone else f"{text}Z")
+        return timestamp_ms(text, dt.UTC)
     except ValueError as error:
         raise ControlError(str(error)) from None
 

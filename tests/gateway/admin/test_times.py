@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from seqgate.gateway.admin.times import duration_ms, time_or_age_ms, timestamp_ms
@@ -30,3 +32,16 @@ def test_a_time_has_as_many_digits_as_a_request_carries() -> None:
 )
 def test_a_time_before_1970_is_the_first_one(text: str) -> None:
     assert timestamp_ms(text) == time_or_age_ms(text, 5_000) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-01-31T13:45:00-05:00", 1_769_885_100_000),
+        ("2026-01-31T18:45:00Z", 1_769_885_100_000),
+        ("2026-01-31T18:45", 1_769_885_100_000),
+        ("2026-01-31", 1_769_817_600_000),
+    ],
+)
+def test_a_time_is_in_the_zone_of_the_caller_unless_it_names_one(text: str, expected: int) -> None:
+    assert timestamp_ms(text, dt.UTC) == expected

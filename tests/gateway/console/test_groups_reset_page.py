@@ -40,6 +40,7 @@ def preview(console: ConsoleClient, group: str, query: str) -> str:
         ("target=current", "0 4 4 0 0 0 10"),
         ("target=time&at_ms=4102444800000", "0 4 10 0 6 0 10 no record is so late"),
         ("target=time&at=1999-12-31T23:59", "0 4 0 4 0 0 10"),
+        ("target=time&at=1999-12-31T23:59:00-05:00", "0 4 0 4 0 0 10"),
     ],
 )
 def test_the_preview_shows_each_target(
