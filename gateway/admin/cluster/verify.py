@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated, Final
 from uuid import UUID
 
@@ -236,9 +238,10 @@ class _Check:
         for partition, name in places:
             if name is None:
                 await self._partition(partition)
-        for partition, name in places:
+        for partition, objects in groupby(places, key=itemgetter(0)):
             manifest = self.manifests.get(partition)
-            self.unnamed += name is not None and (manifest is None or name not in manifest.objects)
+            named = set() if manifest is None else manifest.objects
+            self.unnamed += sum(name is not None and name not in named for _, name in objects)
             if manifest is None:
                 self._without_manifest.add(partition)
 

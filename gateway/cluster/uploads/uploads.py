@@ -14,6 +14,8 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from seqgate.gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
@@ -362,18 +364,20 @@ class Uploads:
             ]
             # Whoever created an object knew its topic. So the metadata has it after this, or it is deleted.
             await self._partitions.catch_up()
-            for entry in old:
-                place = partition_of(entry.key)
-                if place is None:
-                    continue  # Seqgate did not write an object with such a key.
-                partition, name = place
+            # Seqgate did not write an object whose key names no partition.
+            placed = ((*place, entry) for entry in old if (place := partition_of(entry.key)) is not None)
+            for partition, objects in groupby(placed, key=itemgetter(0)):
+                await asyncio.sleep(0)  # a bucket may have a million objects; let requests run
                 manifest = self._counted.get(partition)
                 if not self._partitions.exists(partition):
-                    orphans.append(entry)
-                elif name is not None and manifest is None:
-                    unsure.setdefault(partition, set()).add(name)
-                elif name is not None and manifest is not None and name not in manifest.objects:
-                    orphans.append(entry)
+                    orphans += [entry for _, _, entry in objects]
+                elif manifest is None:
+                    names = {name for _, name, _ in objects if name is not None}
+                    if names:
+                        unsure.setdefault(partition, set()).update(names)
+                else:
+                    named = {None, *manifest.objects}  # None is the manifest itself
+                    orphans += [entry for _, name, entry in objects if name not in named]
             led = set(self._partitions.all())
             for partition, names in unsure.items():
                 if partition in led:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqgate.gateway.cluster.objects.objects import Refused
-from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey
+from seqgate.gateway.cluster.parts.manifest import Manifest, PartitionKey, part_key, part_name
 from seqgate.log import LogConfig
 from tests.gateway.cluster.uploads import walk as walks
 from tests.gateway.cluster.uploads.walk import COMPACTED, METADATA, PLAIN, Walk, manifests_in, missing_of
@@ -157,4 +157,24 @@ def test_after_a_failed_upload_an_earlier_manifest_makes_no_orphans(walk: Walk) 
     uploads._count_stored()
     walk.run(uploads.sweep())
     assert not missing_of(manifests_in(walk.bucket), walk.bucket)
+    walk.end()
+
+
+def test_a_search_for_orphans_gathers_the_names_of_a_manifest_once(
+    walk: Walk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition may have thousands of parts, and requests wait meanwhile."""
+    gathered: list[PartitionKey] = []
+    names_of = Manifest.objects.fget  # type: ignore[attr-defined]
+
+    def names(manifest: Manifest) -> frozenset[str]:
+        gathered.append(manifest.key)
+        return names_of(manifest)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(Manifest, "objects", property(names))
+    orphans = {part_key(KEY, part_name(0, f"{number:032x}")) for number in range(20)}
+    for key in orphans:
+        walk.bucket.create(key, b"", walk.loop.time())
+    assert {entry.key for entry in walk.run(walk.uploads.find_orphans(0))} == orphans
+    assert gathered.count(KEY) == 1
     walk.end()
