@@ -312,9 +312,11 @@ class _Plan:
         self._is_fixed: set[tuple[uuid.UUID, int]] = set()
         """The partitions that no later step moves: their move was ordered, or no live broker leads them."""
         self._in_all: Counter[int] = Counter()
+        self._in_topic: dict[uuid.UUID, Counter[int]] = {}
         for topic in image.topics_by_id.values():
             leaders = [topic.partitions[index].leader for index in range(len(topic.partitions))]
             self._leaders[topic.topic_id] = leaders
+            self._in_topic[topic.topic_id] = Counter(leaders)
             self._in_all.update(leaders)
 
     def follow_orders(self) -> None:
@@ -329,10 +331,9 @@ class _Plan:
                 self._move(topic_id, index, ordered)
                 self._is_fixed.add((topic_id, index))
             elif partition.leader not in self._targets:
-                of_topic = Counter(self._leaders[topic_id])
-                self._move(
-                    topic_id, index, min(self._targets, key=lambda b: (of_topic[b], self._in_all[b], b))
-                )
+                in_topic = self._in_topic[topic_id]
+                least = min(self._targets, key=lambda b: (in_topic[b], self._in_all[b], b))
+                self._move(topic_id, index, least)
 
     def prefer(self) -> None:
         for topic_id, index in self._places():
@@ -341,48 +342,42 @@ class _Plan:
                 self._move(topic_id, index, partition.replicas[0])
 
     def spread_topics(self) -> None:
-        for topic_id, leaders in self._leaders.items():
-            of_topic = Counter(leaders)
+        for topic_id, in_topic in self._in_topic.items():
             movable = self._movable(topic_id)
             while True:
-                least = min(self._targets, key=lambda b: (of_topic[b], self._in_all[b], b))
+                least = min(self._targets, key=lambda b: (in_topic[b], self._in_all[b], b))
                 most = max(
                     (b for b in self._targets if movable[b]),
-                    key=lambda b: (of_topic[b], self._in_all[b], -b),
+                    key=lambda b: (in_topic[b], self._in_all[b], -b),
                     default=least,
                 )
-                if of_topic[most] - of_topic[least] <= 1:
+                if in_topic[most] - in_topic[least] <= 1:
                     break
                 index = movable[most].pop()
                 self._move(topic_id, index, least)
                 movable[least].append(index)
-                of_topic[most] -= 1
-                of_topic[least] += 1
 
     def spread_all(self) -> None:
         """Move partitions from the broker with most to that with fewest, of topics of which it leads more."""
-        for topic_id in self._leaders:
+        for topic_id, in_topic in self._in_topic.items():
             if not self._is_uneven():
                 return
-            of_topic = Counter(self._leaders[topic_id])
             movable = self._movable(topic_id)
             while True:
                 # Pairs differ by at most one within the topic, so a move only changes which of the two has
                 # one more.
-                pair = self._uneven_pair(of_topic, movable)
+                pair = self._uneven_pair(in_topic, movable)
                 if pair is None:
                     break
                 most, least = pair
                 index = movable[most].pop()
                 self._move(topic_id, index, least)
-                of_topic[most] -= 1
-                of_topic[least] += 1
 
     def _is_uneven(self) -> bool:
         counts = [self._in_all[broker] for broker in self._targets]
         return max(counts) - min(counts) > 1
 
-    def _uneven_pair(self, of_topic: Counter[int], movable: dict[int, list[int]]) -> tuple[int, int] | None:
+    def _uneven_pair(self, in_topic: Counter[int], movable: dict[int, list[int]]) -> tuple[int, int] | None:
         by_load = sorted(self._targets, key=lambda b: (self._in_all[b], b))
         for most in reversed(by_load):
             if not movable[most]:
@@ -390,7 +385,7 @@ class _Plan:
             for least in by_load:
                 if self._in_all[most] - self._in_all[least] <= 1:
                     break
-                if of_topic[most] > of_topic[least]:
+                if in_topic[most] > in_topic[least]:
                     return most, least
         return None
 
@@ -409,8 +404,9 @@ class _Plan:
 
     def _move(self, topic_id: uuid.UUID, index: int, to: int) -> None:
         leaders = self._leaders[topic_id]
-        self._in_all[leaders[index]] -= 1
-        self._in_all[to] += 1
+        for counts in (self._in_all, self._in_topic[topic_id]):
+            counts[leaders[index]] -= 1
+            counts[to] += 1
         leaders[index] = to
 
     def moves_of(self, node_id: int) -> list[PartitionMove]:

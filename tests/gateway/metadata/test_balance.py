@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seqgate.gateway.handlers.admin.brokers import drain_broker, undrain_broker
+from seqgate.gateway.metadata import leadership
 from seqgate.gateway.metadata.image import MetadataImage
 from seqgate.gateway.metadata.leadership import PartitionMove, move, order_move, planned_moves
 from seqgate.gateway.metadata.membership import end_session, register_broker
@@ -114,3 +117,19 @@ def test_the_plan_of_ten_times_the_partitions_takes_ten_times_the_steps() -> Non
     planned = planned_moves(many, 1)
     assert planned
     assert 3 in {made.to for made in planned}
+
+
+def test_a_drain_counts_the_leaders_of_a_topic_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = cluster([1, 2, 3], [300])
+    carry_out(image, drain_broker(image, 1))
+    counted: list[object] = []
+
+    class Counting(Counter[int]):
+        def update(self, *iterables: Any, **counts: int) -> None:
+            counted.extend(iterables)
+            super().update(*iterables, **counts)
+
+    monkeypatch.setattr(leadership, "Counter", Counting)
+    planned = planned_moves(image, 1, is_balanced=False)
+    assert Counter(made.to for made in planned) == {2: 50, 3: 50}
+    assert len(counted) < 10
