@@ -400,6 +400,10 @@ ASK_FOR_S: Final = 3.0
 """Time that one gateway has for all its answers in one measurement; after it the gateway counts as silent."""
 GROUPS_PER_REQUEST: Final = 100
 """Groups in one request for offsets; the rest go with the next one."""
+ITEMS_PER_REQUEST: Final = 20_000
+"""Topics and partitions that one request for offsets names, if it has several groups. The other gateway
+refuses a request with more than MAX_ITEMS, and the answer has as many rows, which are decoded in one turn.
+"""
 MOST_PARTITIONS: Final = 10_000
 """Partitions about which other gateways are asked; further ones are measured without their groups."""
 _LIST_GROUPS, _OFFSET_FETCH, _SHARE_OFFSETS = 16, 9, 90
@@ -471,12 +475,14 @@ class RemoteReaders:
         if int(listed.error_code):
             raise PeerUnavailable(f"its groups can't be listed: error {int(listed.error_code)}")
         found: FoundReaders = {}
+        of_each = sum(1 + len(indexes) for indexes in places.values())
+        at_once = max(1, min(GROUPS_PER_REQUEST, ITEMS_PER_REQUEST // of_each))
         for is_share, request in ((False, _offsets_request), (True, _share_request)):
             groups = [
                 row.group_id for row in listed.groups if (row.group_type.lower() == "share") is is_share
             ]
-            for start in range(0, len(groups), GROUPS_PER_REQUEST):
-                some = groups[start : start + GROUPS_PER_REQUEST]
+            for start in range(0, len(groups), at_once):
+                some = groups[start : start + at_once]
                 answer = await self._peers.ask(node_id, request(some, places), timeout_s=ASK_FOR_S)
                 _add_offsets(found, answer, is_share=is_share)
         return found

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.metadata.image import GROUP_RESOURCE
 from seqgate.gateway.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
-from seqgate.gateway.runtime.backlog import KEPT_MS
+from seqgate.gateway.protocol.messages import encode_request, request_schema
+from seqgate.gateway.runtime.backlog import KEPT_MS, RemoteReaders
 from seqgate.gateway.runtime.coordinators.group_moves import MOVER
 from seqgate.gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.asking import Asking
@@ -35,6 +38,9 @@ from tests.gateway.runtime.backlog.test_backlog import (
 from tests.gateway.runtime.share_requests import acknowledge, beat, fetch
 
 ACCEPT = 1
+LIST_GROUPS = 16
+HEADER_BYTES = 15
+"""The size of a frame and its header v2, without a client id."""
 
 
 @pytest.fixture
@@ -164,3 +170,42 @@ async def test_an_offset_never_moves_back_and_a_move_creates_no_group(cluster: C
         assert told["topics"][0]["partitions"][0]["error_code"] == int(code)
     (shard,) = cluster.there.services.coordinators.groups.loaded_shards()
     assert sorted(shard.offsets.groups()) == ["fast", "slow"]
+
+
+class ManyGroups:
+    """A gateway that coordinates 120 groups of each kind, and reads requests as a listener does."""
+
+    async def ask(self, node_id: int, request: Any, *, timeout_s: float = 0) -> Any:
+        del node_id, timeout_s
+        schema = request_schema(request.__api_key__, request.__version__)
+        schema.read_large(memoryview(encode_request(request, 1, b"")), HEADER_BYTES)
+        if request.__api_key__ == LIST_GROUPS:
+            rows = [
+                SimpleNamespace(group_id=f"{kind}-{number}", group_type=kind)
+                for kind in ("consumer", "share")
+                for number in range(120)
+            ]
+            return SimpleNamespace(error_code=0, groups=rows)
+        offset = {"partition_index": 9_999, "committed_offset": 1, "start_offset": 1, "error_code": 0}
+        topic = SimpleNamespace(name=TOPIC, topic_name=TOPIC, partitions=[SimpleNamespace(**offset)])
+        return SimpleNamespace(
+            groups=[
+                SimpleNamespace(group_id=group.group_id, error_code=0, topics=[topic])
+                for group in request.groups
+            ]
+        )
+
+
+async def test_the_groups_of_many_partitions_are_asked_for_in_requests_that_are_read() -> None:
+    """One with more items than a request may name closes the connection, and no group counted."""
+    topic = SimpleNamespace(served_here=lambda: range(10_000))
+    partitions: Any = SimpleNamespace(by_name={TOPIC: topic})
+    brokers: Any = SimpleNamespace(is_alone=False, others=lambda: [OTHER])
+    clock: Any = SimpleNamespace(now_ms=lambda: 0)
+    found: Any = {}
+    await RemoteReaders(clock, partitions, brokers, ManyGroups()).add_to(found, {TOPIC})
+    readers = found[TOPIC, 9_999]
+    expected = sorted(
+        (f"{kind}-{number}", kind == "share") for kind in ("consumer", "share") for number in range(120)
+    )
+    assert sorted((reader.group, reader.is_share) for reader in readers) == expected
