@@ -254,7 +254,7 @@ class GroupCoordinator:
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         """Make groups check their topics again, and forget the offsets of deleted topics."""
-        if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
+        if any(map(_changes_topics, records)):
             for loaded in self.shards:
                 loaded.shard.topics_changed()
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
@@ -340,6 +340,15 @@ class GroupCoordinator:
                 continue
             except Exception:
                 logger.exception("%s-%d can't be cleaned up now", OFFSETS_TOPIC, loaded.partition.index)
+
+
+def _changes_topics(record: MetadataRecord) -> bool:
+    """Return whether a topic was created, deleted or enlarged. Each later record of a partition, such as one
+    that moves its leader, has a greater partition epoch than the first; groups do not go by leaders.
+    """
+    if isinstance(record, PartitionRecord):
+        return record.partition_epoch == 0
+    return isinstance(record, TopicRecord | RemoveTopicRecord)
 
 
 _FENCED: Final = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.fenced_instance_id})

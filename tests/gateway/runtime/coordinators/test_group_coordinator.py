@@ -14,14 +14,18 @@ from kio.schema.errors import ErrorCode
 from msgspec.structs import replace
 
 from seqgate.gateway.coordinator.group.classic_protocol import Join
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup
 from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.groups.offset_commit import commit_offsets
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
+from seqgate.gateway.metadata.decision import Decision
 from seqgate.gateway.metadata.image import OFFSETS_TOPIC
+from seqgate.gateway.metadata.leadership import next_record
 from seqgate.gateway.metadata.records import RemoveTopicRecord
+from seqgate.gateway.metadata.topics import new_partition
 from seqgate.gateway.runtime.coordinators import shards
 from seqgate.gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from seqgate.gateway.runtime.coordinators.shards import Unavailable
@@ -204,6 +208,23 @@ class TestRestart:
             assert after["formed"] == before["formed"]
             assert after["simple"] == before["simple"]
             assert await offsets_of(node.services.coordinators.groups, "given-up") == {}
+
+    async def test_a_group_checks_its_topics_when_one_grows_and_not_when_a_leader_moves(
+        self, tmp_path: Path
+    ) -> None:
+        """The check matches each regular expression of the group against all topics."""
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups, metadata_log = node.services.coordinators.groups, node.services.topics.metadata_log
+            await create(node, TOPIC)
+            await groups.ensure_topic()
+            group = ConsumerGroup("g", topics_changed=False)
+            (await groups.durable_shard("g")).consumers.groups["g"] = group
+            first = metadata_log.image.topics_by_name[TOPIC].partitions[0]
+            await metadata_log.commit(lambda _: Decision((next_record(first, leader_epoch=1),), None))
+            assert not group.topics_changed
+            added = new_partition(first.topic_id, 1, first.replicas)
+            await metadata_log.commit(lambda _: Decision((added,), None))
+            assert group.topics_changed
 
     async def test_offsets_of_a_deleted_topic_are_forgotten(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
