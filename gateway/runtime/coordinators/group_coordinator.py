@@ -80,7 +80,7 @@ class GroupCoordinator:
         self.when_sharer_gone: list[Callable[[str, str], None]] = []
         """Called with the group and member id of each share group member that was removed."""
         self._deadlines = Deadlines(parts.clock, self._expire)
-        self._cleaning: asyncio.TimerHandle | None = None
+        self._cleaning: asyncio.Handle | None = None
         self._loop: asyncio.AbstractEventLoop
         self._limits = GroupLimits(
             initial_rebalance_delay_ms=config.int("group.initial.rebalance.delay.ms"),
@@ -260,7 +260,9 @@ class GroupCoordinator:
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
             return
         for loaded in self.shards:
-            self._forget_deleted_topics(loaded)
+            if loaded.is_current:
+                self._tidy(loaded, lambda shard, effects: shard.forget_gone_topics(effects))
+            await asyncio.sleep(0)  # the shards together may have a million offsets; let requests run
 
     def _with_effects(
         self,
@@ -329,17 +331,32 @@ class GroupCoordinator:
         interval_s = self._config.int("offsets.retention.check.interval.ms") / 1000
         self._cleaning = self._loop.call_later(interval_s, self._clean_up)
 
-    def _clean_up(self) -> None:
-        self._clean_later()
+    def _clean_up(self, shards: Sequence[LoadedShard[GroupShard]] | None = None) -> None:
+        """Clean up the first of the shards, of all if None, and the others in later turns of the loop."""
+        left = list(self.shards) if shards is None else shards
+        if not left:
+            self._clean_later()
+            return
+        self._cleaning = self._loop.call_soon(self._clean_up, left[1:])
+        loaded = left[0]
         retention_ms = self._config.int("offsets.retention.minutes") * 60_000
-        for loaded in self.shards:
-            try:
-                self._forget_deleted_topics(loaded)
-                self._apply(loaded, None, lambda shard, effects: shard.clean_up(retention_ms, effects))
-            except Unavailable:
-                continue
-            except Exception:
-                logger.exception("%s-%d can't be cleaned up now", OFFSETS_TOPIC, loaded.partition.index)
+
+        def clean_up(shard: GroupShard, effects: Effects) -> None:
+            shard.forget_gone_topics(effects)
+            shard.clean_up(retention_ms, effects)
+
+        self._tidy(loaded, clean_up)
+
+    def _tidy(
+        self, loaded: LoadedShard[GroupShard], operation: Callable[[GroupShard, Effects], None]
+    ) -> None:
+        """Delete state that nobody needs, at once; a later clean-up looks again where that fails."""
+        try:
+            self._apply(loaded, None, operation)
+        except Unavailable:
+            pass
+        except Exception:
+            logger.exception("%s-%d can't be cleaned up now", OFFSETS_TOPIC, loaded.partition.index)
 
 
 def _changes_topics(record: MetadataRecord) -> bool:
