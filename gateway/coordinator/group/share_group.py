@@ -20,6 +20,7 @@ topic. Source: Kafka's `SimpleAssignor`, `SimpleHomogeneousAssignmentBuilder`,
 
 from __future__ import annotations
 
+import heapq
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -217,32 +218,71 @@ def assign(
         readers = sorted(member_id for member_id, asked in subscriptions.items() if asked & topics)
         wanted = [place for place in pool if readers and place[0] in subscriptions[readers[0]]]
         if wanted:
-            kept = {reader: current.get(reader, frozenset()) & set(wanted) for reader in readers}
-            for reader, read in _share(readers, wanted, kept).items():
+            known = set(wanted)
+            kept = [current.get(reader, NOWHERE) & known for reader in readers]
+            for reader, read in zip(readers, _share(wanted, kept), strict=True):
                 found[reader] |= read
     return {member_id: frozenset(read) for member_id, read in found.items()}
 
 
-def _share(
-    readers: list[str], wanted: list[Place], kept: Mapping[str, Iterable[Place]]
-) -> dict[str, set[Place]]:
-    sharing = -(-len(readers) // len(wanted))
-    read = {reader: set(kept[reader]) for reader in readers}
-
-    def load(reader: str) -> int:
-        return len(read[reader])
-
+def _share(wanted: list[Place], kept: list[frozenset[Place]]) -> list[set[Place]]:
+    """Return the partitions of each reader, from those that each reader keeps; readers are numbers here."""
+    sharing = -(-len(kept) // len(wanted))
+    read = [set(places) for places in kept]
+    holders: dict[Place, list[int]] = {place: [] for place in wanted}
+    for reader, places in enumerate(kept):
+        for place in places:
+            holders[place].append(reader)
+    loads = [(len(places), reader) for reader, places in enumerate(read)]
+    heapq.heapify(loads)
     for place in wanted:
-        have = [reader for reader in readers if place in read[reader]]
-        for reader in sorted(have, key=load)[sharing:]:
-            read[reader].discard(place)
-        lacking = [reader for reader in readers if place not in read[reader]]
-        for reader in sorted(lacking, key=load)[: max(0, sharing - len(have))]:
+        have = holders[place]
+        if len(have) > sharing:
+            for reader in sorted(have, key=lambda reader: len(read[reader]))[sharing:]:
+                read[reader].discard(place)
+                heapq.heappush(loads, (len(read[reader]), reader))
+        elif len(have) < sharing:
+            _give(place, sharing - len(have), read, loads)
+    _even_out(wanted, read)
+    return read
+
+
+def _give(place: Place, times: int, read: list[set[Place]], loads: list[tuple[int, int]]) -> None:
+    """Give a partition to the least loaded readers without it. The heap has an entry (load, reader) for each
+    reader, and outdated ones.
+    """
+    passed = []
+    while times:
+        load, reader = heapq.heappop(loads)
+        if load != len(read[reader]):
+            continue
+        if place not in read[reader]:
             read[reader].add(place)
-    while True:
-        least, most = min(readers, key=load), max(readers, key=load)
-        if load(most) - load(least) <= 1:
-            return read
-        moved = min(read[most] - read[least], key=wanted.index)
-        read[most].discard(moved)
-        read[least].add(moved)
+            times -= 1
+        passed.append((len(read[reader]), reader))
+    for entry in passed:
+        heapq.heappush(loads, entry)
+
+
+def _even_out(wanted: list[Place], read: list[set[Place]]) -> None:
+    """Move partitions, the first ones first, until no reader has two more than another.
+
+    A reader that gives never takes, and one that takes never gives: its load stays within one of the highest
+    or the lowest. So each heap needs new loads only of its own side.
+    """
+    number = {place: at for at, place in enumerate(wanted)}
+    least = [(len(places), reader) for reader, places in enumerate(read)]
+    most = [(-load, reader) for load, reader in least]
+    heapq.heapify(least)
+    heapq.heapify(most)
+    ordered: dict[int, list[Place]] = {}
+    while -most[0][0] - least[0][0] > 1:
+        (high, giver), (low, taker) = most[0], least[0]
+        if giver not in ordered:
+            ordered[giver] = sorted(read[giver], key=number.__getitem__)
+        at = next(at for at, place in enumerate(ordered[giver]) if place not in read[taker])
+        moved = ordered[giver].pop(at)
+        read[giver].discard(moved)
+        read[taker].add(moved)
+        heapq.heapreplace(most, (high + 1, giver))
+        heapq.heapreplace(least, (low + 1, taker))

@@ -76,3 +76,28 @@ def test_a_new_member_takes_no_more_than_its_share() -> None:
     found = assign(dict.fromkeys("abc", wanted), places, before)
     assert len(found["c"]) == 3
     assert all(found[member_id] < before[member_id] for member_id in "ab")
+
+
+class CountedIndex(int):
+    """A partition index that counts its comparisons."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedIndex.count += 1
+        return int(self) == other
+
+    def __lt__(self, other: int) -> bool:
+        CountedIndex.count += 1
+        return int(self) < int(other)
+
+    __hash__ = int.__hash__
+
+
+def test_a_second_member_takes_half_of_the_partitions_in_few_steps() -> None:
+    places = [(TOPICS[0], CountedIndex(index)) for index in range(200)]
+    before = {"a": frozenset(places)}
+    CountedIndex.count = 0
+    found = assign(dict.fromkeys("ab", frozenset(TOPICS[:1])), places, before)
+    assert CountedIndex.count < 20 * len(places)
+    assert found == {"a": frozenset(places[100:]), "b": frozenset(places[:100])}
