@@ -154,19 +154,31 @@ class _Balance:
 
     def even_out(self) -> None:
         """Move single partitions to a member with at least two fewer, until there is no such pair."""
+        takers: dict[uuid.UUID, str] = {}
         moved = True
         while moved:
-            moved = False
+            moved, fewest = False, min(map(len, self.places.values()))
             for giver in sorted(self.places, key=self._load, reverse=True):
-                if len(self.places[giver]) - min(map(len, self.places.values())) < 2:
+                if len(self.places[giver]) - fewest < 2:
                     break
-                for place in sorted(self.places[giver]):
-                    taker = min(self._subscribers[place[0]], key=self._load)
-                    if len(self.places[giver]) - len(self.places[taker]) < 2:
-                        continue
-                    self.places[giver].discard(place)
-                    self.places[taker].add(place)
-                    moved = True
+                if self._give(giver, takers):
+                    moved, fewest = True, min(map(len, self.places.values()))
+
+    def _give(self, giver: str, takers: dict[uuid.UUID, str]) -> bool:
+        """Move partitions of a member to members with at least two fewer; return whether any moved. `takers`
+        has the least loaded subscribers of topics until a partition moves.
+        """
+        moved = False
+        for place in sorted(self.places[giver]):
+            taker = takers.get(place[0])
+            if taker is None:
+                taker = takers[place[0]] = min(self._subscribers[place[0]], key=self._load)
+            if len(self.places[giver]) - len(self.places[taker]) >= 2:
+                self.places[giver].discard(place)
+                self.places[taker].add(place)
+                takers.clear()
+                moved = True
+        return moved
 
 
 CONSUMER_PROTOCOL: Final = "consumer"

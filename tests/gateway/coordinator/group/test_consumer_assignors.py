@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -177,3 +178,27 @@ class TestRange:
         after = assign_range(of, {T: 3, U: 3})
         assert {index for topic, index in after["a"] if topic == T} == {0, 1}
         assert {index for topic, index in after["a"] if topic == U} == {0, 1}
+
+
+class CountedName(str):
+    """A member id that counts how often a dictionary is asked about it."""
+
+    __slots__ = ()
+    count: ClassVar[int] = 0
+
+    def __hash__(self) -> int:
+        CountedName.count += 1
+        return str.__hash__(self)
+
+    __eq__ = str.__eq__
+
+
+def test_the_least_loaded_subscriber_is_found_once_while_nothing_moves() -> None:
+    of = {
+        CountedName(f"m{number}"): Subscriber(f"m{number}", frozenset({T}), frozenset())
+        for number in range(50)
+    }
+    of[CountedName("idle")] = Subscriber("idle", frozenset({U}), frozenset())
+    CountedName.count = 0
+    assert loads(assign_uniform(of, {T: 500})) == [0, *[10] * 50]
+    assert CountedName.count < 10 * (len(of) + 500)
