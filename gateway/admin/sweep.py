@@ -661,7 +661,7 @@ class StateSweep:
         the gateways that store them: they may have dead letters.
         """
         await self._groups.run(
-            group_id, lambda shard, effects: shard.forget_topic(group_id, topic_id, effects)
+            group_id, lambda shard, effects: shard.forget_topics(group_id, {topic_id}, effects)
         )
 
     def _is_orphaned(self, key: SharePartitionKey, found: SharePartition | None) -> bool:

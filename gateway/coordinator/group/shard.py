@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 from kio.schema.errors import ErrorCode
@@ -269,20 +270,22 @@ class GroupShard:
             return ErrorCode.non_empty_group, f"Group {group_id} has members."
         return ErrorCode.none, None
 
-    def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
-        """Delete the record that a share group reads the topic: its delivery state was deleted."""
+    def forget_topics(self, group_id: str, topic_ids: AbstractSet[uuid.UUID], effects: Effects) -> None:
+        """Write that a share group does not read these topics: their delivery state was deleted."""
         group = self.shares.groups.get(group_id)
-        if group is not None and topic_id in group.topic_names:
-            kept = {place for place in group.begun if place[0] != topic_id}
+        if group is not None and not topic_ids.isdisjoint(group.topic_names):
+            kept = {place for place in group.begun if place[0] not in topic_ids}
             self.shares.write(group.begun_record(kept, {}), effects)
 
     def forget_gone_topics(self, effects: Effects) -> None:
         """Delete the offsets of topics that no longer exist; drop those topics from share groups' records."""
         for group_id, group in self.shares.groups.items():
-            for topic_id, name in list(group.topic_names.items()):
-                described = self.topics.describe(name)
-                if described is None or described[0] != topic_id:
-                    self.forget_topic(group_id, topic_id, effects)
+            gone = {
+                topic_id
+                for topic_id, name in group.topic_names.items()
+                if (described := self.topics.describe(name)) is None or described[0] != topic_id
+            }
+            self.forget_topics(group_id, gone, effects)
         self.commits.commit(self.offsets.of_gone_topics(self.topics), effects)
 
     def clean_up(self, retention_ms: int, effects: Effects) -> None:

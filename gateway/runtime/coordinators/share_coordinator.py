@@ -347,7 +347,7 @@ class ShareCoordinator:
             if error is ErrorCode.none:
                 await self.forget([key for key in self._all_keys(group_id) if key.topic_id == topic_id])
                 await self._groups.run(
-                    group_id, lambda shard, effects: shard.forget_topic(group_id, topic_id, effects)
+                    group_id, lambda shard, effects: shard.forget_topics(group_id, {topic_id}, effects)
                 )
         return error
 

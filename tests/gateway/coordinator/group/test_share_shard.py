@@ -24,7 +24,14 @@ from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
 from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
 from seqgate.gateway.handlers.transactions.txn_offset_commit import FIRST_WITH_TOPIC_IDS, check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
-from tests.gateway.coordinator.group.test_share_group import ALONE, FLIGHTS_ID, GROUP, FakeTopics, asking
+from tests.gateway.coordinator.group.test_share_group import (
+    ALONE,
+    FLIGHTS_ID,
+    GROUP,
+    FakeTopics,
+    asking,
+    topic_id,
+)
 
 NOT_FOUND = ErrorCode.group_id_not_found
 OFFSET = CommittedOffset(5, 1, "", scene.START_MS)
@@ -184,10 +191,22 @@ class TestTopics:
         made.restart()
         assert made.shard.shares.groups[GROUP].begun == frozenset()
 
+    def test_topics_that_are_deleted_together_are_forgotten_with_one_record(self) -> None:
+        made = Scene()
+        made.topics.counts |= {"trains": 2, "ships": 1}
+        made.beat(asking("a", 0, "flights", "trains", "ships"))
+        del made.topics.counts["flights"], made.topics.counts["ships"]
+        effects = made.effects()
+        made.shard.forget_gone_topics(effects)
+        assert len(effects.records) == 1
+        made.take(effects)
+        made.restart()
+        assert made.shard.shares.groups[GROUP].begun == {(topic_id("trains"), index) for index in range(2)}
+
     def test_partitions_of_a_forgotten_topic_are_begun_anew(self) -> None:
         made = with_a_member()
         effects = made.effects()
-        made.shard.forget_topic(GROUP, FLIGHTS_ID, effects)
+        made.shard.forget_topics(GROUP, {FLIGHTS_ID}, effects)
         made.take(effects)
         made.restart()
         assert made.beat(asking("a", ALONE)).member_epoch == ALONE + 1
