@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
@@ -285,15 +285,18 @@ class ConsumerGroup(EpochGroup[ConsumerMember, frozenset[Place]]):
                 votes[name] = votes.get(name, 0) + 1
         return max(votes, key=lambda name: votes[name]) if votes else DEFAULT_ASSIGNOR
 
-    def subscribes_to(self, topic: str) -> bool:
-        """Return whether a member subscribes to a topic. A regular expression counts for the topics that the
-        last target was made for; for every topic while these are not known, after a restart.
+    def subscription_test(self) -> Callable[[str], bool]:
+        """Return a function that returns whether a member subscribes to a topic, as the members are now. A
+        regular expression counts for the topics that the last target was made for; for every topic while
+        these are not known, after a restart.
         """
         described = [member.value for member in self.members.values()]
-        if any(topic in value.subscribed_names for value in described):
-            return True
-        is_seen = self.topics_seen is None or topic in self.topics_seen
-        return is_seen and any(value.subscribed_regex is not None for value in described)
+        names = set[str]().union(*(value.subscribed_names for value in described))
+        if any(value.subscribed_regex is not None for value in described):
+            if self.topics_seen is None:
+                return lambda _: True
+            names.update(self.topics_seen)
+        return names.__contains__
 
     def may_commit(
         self, member_id: str, member_epoch: int, places: Iterable[TopicPartition], topics: Topics

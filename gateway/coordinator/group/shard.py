@@ -301,7 +301,7 @@ class GroupShard:
         for assigned in kinds:
             group_id = assigned.group_id
             expired = self.offsets.expired_unless(
-                group_id, assigned.subscribes_to, effects.now_ms, retention_ms
+                group_id, assigned.subscription_test(), effects.now_ms, retention_ms
             )
             self.commits.forget(group_id, expired, effects)
             if assigned.is_empty and not self.offsets.has_any(group_id):

@@ -8,7 +8,7 @@ topics are missing. The group epoch rises also with changes of assignment config
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, NamedTuple
 
@@ -140,8 +140,10 @@ class StreamsGroup(EpochGroup[StreamsMember, TaskAssignment]):
         """Whether the group still gathers members before it assigns tasks."""
         return self.initial_delay_deadline_ms != NEVER
 
-    def subscribes_to(self, topic: str) -> bool:
-        return bool(self.members) and self.topology is not None and topic in self.topology.subtopology_of
+    def subscription_test(self) -> Callable[[str], bool]:
+        """Return a function that returns whether the members' topology has a topic."""
+        topics = self.topology.subtopology_of if self.members and self.topology is not None else {}
+        return topics.__contains__
 
     def held(self, process_id: str) -> HeldByProcesses:
         """Return the tasks that members have or have not revoked yet, those of one process apart."""

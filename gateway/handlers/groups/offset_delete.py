@@ -82,7 +82,7 @@ def delete_offsets(
     group = shard.groups.get(group_id)
     assigned = shard.assigned(group_id)
     if assigned is not None:
-        is_subscribed = assigned.subscribes_to
+        is_subscribed = assigned.subscription_test()
     elif group is None:
         return ErrorCode.group_id_not_found
     elif group.state is not GroupState.EMPTY and not group.is_of_consumers:

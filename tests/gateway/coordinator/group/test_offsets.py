@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
+from typing import ClassVar
 
 from seqgate.gateway.coordinator.change import Pending
 from seqgate.gateway.coordinator.group.classic_group import GroupState
+from seqgate.gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember, MemberValue
 from seqgate.gateway.coordinator.group.offsets import GroupOffsets
 from seqgate.gateway.coordinator.group.records import (
     CommittedOffset,
@@ -38,6 +41,35 @@ def wait(scene: Scene, time_ms: int, *members: str) -> None:
     scene.now_ms += time_ms
     for member_id in members:
         scene.heartbeat(member_id)
+
+
+class CountedNames(tuple[str, ...]):
+    """Subscribed names that count how often they are read."""
+
+    __slots__ = ()
+    reads: ClassVar[int] = 0
+
+    def __iter__(self) -> Iterator[str]:
+        CountedNames.reads += 1
+        return super().__iter__()
+
+    def __contains__(self, name: object) -> bool:
+        CountedNames.reads += 1
+        return super().__contains__(name)
+
+
+class TestConsumerGroup:
+    def test_the_members_are_asked_once_for_all_expired_offsets(self) -> None:
+        scene = Scene()
+        value = MemberValue(subscribed_names=CountedNames(("t7",)))
+        member = ConsumerMember("a", value)
+        scene.shard.consumers.groups[GROUP] = ConsumerGroup(GROUP, members={"a": member})
+        for number in range(20):
+            commit(scene, f"t{number}")
+        wait(scene, RETENTION_MS)
+        CountedNames.reads = 0
+        assert clean_up(scene) == {"t7"}
+        assert CountedNames.reads == 1
 
 
 class TestSimpleGroup:

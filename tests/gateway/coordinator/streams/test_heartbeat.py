@@ -153,7 +153,7 @@ class TestLeaving:
         scene = pipe("a")
         scene.leave("a")
         assert scene.group.state_text == "Empty"
-        assert not scene.group.subscribes_to("lines")
+        assert not scene.group.subscription_test()("lines")
 
 
 class TestStaticMembers:
