@@ -191,11 +191,13 @@ class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
         """Return the value of a record of the group as it would be written now."""
         return self._begun_topics(self.begun, {}) if row is BEGUN else EpochGroup.stored(self, row)
 
-    def begun_record(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> RowRecord:
+    def begun_record(self, places: Iterable[Place], names: Mapping[uuid.UUID, str]) -> RowRecord:
         """Return the record that just these partitions are begun; `names` has the names of new topics."""
         return BEGUN.of(self.group_id, self._begun_topics(places, names))
 
-    def _begun_topics(self, places: Iterable[Place], names: dict[uuid.UUID, str]) -> tuple[BegunTopic, ...]:
+    def _begun_topics(
+        self, places: Iterable[Place], names: Mapping[uuid.UUID, str]
+    ) -> tuple[BegunTopic, ...]:
         known = {**self.topic_names, **names}
         topics = by_topic(places).items()
         return tuple(BegunTopic(topic_id, known[topic_id], tuple(some)) for topic_id, some in topics)

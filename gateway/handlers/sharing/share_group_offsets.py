@@ -21,6 +21,8 @@ GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-1226 (lag).
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -32,7 +34,7 @@ from seqgate.gateway.coordinator.group.events import Effects
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_group import GROUP_EPOCH, ShareGroup
 from seqgate.gateway.coordinator.group.stored_groups import ShareGroups
-from seqgate.gateway.coordinator.places import TopicPartition
+from seqgate.gateway.coordinator.places import Place, TopicPartition
 from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.answering import api
 from seqgate.gateway.handlers.answering.api import Api, RequestContext
@@ -87,6 +89,7 @@ async def handle_alter(context: RequestContext[Services], request: Any) -> Any:
     for topic in request.topics if error is ErrorCode.none else ():
         wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
     hidden = await refused_topics(context, Operation.READ, wanted)
+    await _note_together(context, limit, request.group_id, wanted, hidden)
     responses = []
     for name, entries in wanted.items():
         # the id of a topic that the client may not read stays secret
@@ -107,6 +110,30 @@ async def handle_alter(context: RequestContext[Services], request: Any) -> Any:
         topic_id = None if topic is None else topic.topic_id
         responses.append({"topic_name": name, "topic_id": topic_id, "partitions": rows})
     return context.answer(error_code=error, error_message=message, responses=responses)
+
+
+async def _note_together(
+    context: RequestContext[Services],
+    limit: TimeLimit,
+    group_id: str,
+    wanted: Mapping[str, list[Any]],
+    hidden: AbstractSet[str],
+) -> None:
+    """Note several partitions at once, because the record has all partitions of the group. An error is
+    reported by the partitions, each of which is noted again where need be.
+    """
+    names: dict[uuid.UUID, str] = {}
+    places: set[Place] = set()
+    for name, entries in wanted.items():
+        topic = None if name in hidden else context.services.partitions.registry.by_name.get(name)
+        if topic is not None:
+            names[topic.topic_id] = name
+            indexes = (entry.partition_index for entry in entries)
+            places.update((topic.topic_id, index) for index in indexes if topic.has(index))
+    if len(places) > 1:
+        noting = _note_begun(context.services.coordinators, group_id, places, names)
+        with contextlib.suppress(Unavailable, TimeoutError):
+            await limit.run(noting, group_id)
 
 
 async def _begin_in_time(
@@ -141,31 +168,51 @@ async def begin_group(
     """Set the offset from which a share group without members reads, even if it never had one; return an
     error code. Raises Unavailable.
     """
-    shares = coordinators.shares
-    shares.check_stays(key.group_id)
-
-    def begin(shard: GroupShard, effects: Effects) -> ErrorCode:
-        error, _ = shard.share_offsets_error(key.group_id)  # a member may have joined since the request came
-        if error is ErrorCode.none and key.group_id not in shard.shares.groups and not shares.has_room():
-            error = ErrorCode.group_max_size_reached
-        if error is ErrorCode.none:
-            begin_partition(shard.shares, key, topic, effects)
-        return error
-
-    error = await coordinators.groups.run(key.group_id, begin)
+    place = key.topic_id, key.partition
+    error = await _note_begun(coordinators, key.group_id, {place}, {key.topic_id: topic})
     if error is ErrorCode.none:
-        await shares.begin_at(key, start_offset)
+        await coordinators.shares.begin_at(key, start_offset)
     return error
 
 
-def begin_partition(shares: ShareGroups, key: SharePartitionKey, topic: str, effects: Effects) -> None:
-    """Note that the group reads a partition; create a new group, which need not have had members."""
-    group_id, place = key.group_id, (key.topic_id, key.partition)
+async def _note_begun(
+    coordinators: CoordinatorServices,
+    group_id: str,
+    places: AbstractSet[Place],
+    names: Mapping[uuid.UUID, str],
+) -> ErrorCode:
+    """Note that a share group without members reads these partitions; return an error code. Raises
+    Unavailable.
+    """
+    shares = coordinators.shares
+    shares.check_stays(group_id)
+
+    def begin(shard: GroupShard, effects: Effects) -> ErrorCode:
+        error, _ = shard.share_offsets_error(group_id)  # a member may have joined since the request came
+        if error is ErrorCode.none and group_id not in shard.shares.groups and not shares.has_room():
+            error = ErrorCode.group_max_size_reached
+        if error is ErrorCode.none:
+            begin_partitions(shard.shares, group_id, places, names, effects)
+        return error
+
+    return await coordinators.groups.run(group_id, begin)
+
+
+def begin_partitions(
+    shares: ShareGroups,
+    group_id: str,
+    places: AbstractSet[Place],
+    names: Mapping[uuid.UUID, str],
+    effects: Effects,
+) -> None:
+    """Note that the group reads partitions; `names` has the names of their topics. A new group is created,
+    which need not have had members.
+    """
     if group_id not in shares.groups:
         shares.write(GROUP_EPOCH.of(group_id, ShareGroup(group_id).group_epoch), effects)
     group = shares.groups[group_id]
-    if place not in group.begun:
-        shares.write(group.begun_record(group.begun | {place}, {key.topic_id: topic}), effects)
+    if not places <= group.begun:
+        shares.write(group.begun_record(group.begun | places, names), effects)
 
 
 ALTER_SHARE_GROUP_OFFSETS_API = Api(key=91, versions=(0, 0), reaches=api.everything, handle=handle_alter)

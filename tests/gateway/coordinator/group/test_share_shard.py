@@ -19,9 +19,8 @@ from seqgate.gateway.coordinator.group.share_heartbeat import (
     ShareHeartbeat,
     share_heartbeat,
 )
-from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
-from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
+from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partitions
 from seqgate.gateway.handlers.transactions.txn_offset_commit import FIRST_WITH_TOPIC_IDS, check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import (
@@ -57,7 +56,7 @@ class Scene(scene.Scene):
 
     def begin(self, group_id: str) -> None:
         effects = self.effects()
-        begin_partition(self.shard.shares, SharePartitionKey(group_id, FLIGHTS_ID, 2), "flights", effects)
+        begin_partitions(self.shard.shares, group_id, {(FLIGHTS_ID, 2)}, {FLIGHTS_ID: "flights"}, effects)
         self.take(effects)
 
     def delete(self) -> ErrorCode:

@@ -15,13 +15,12 @@ from seqgate.gateway.coordinator.group.offsets import Committer
 from seqgate.gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from seqgate.gateway.coordinator.group.shard import GroupShard
 from seqgate.gateway.coordinator.group.share_heartbeat import share_heartbeat
-from seqgate.gateway.coordinator.share.records import SharePartitionKey
 from seqgate.gateway.coordinator.streams import records as streams_records
 from seqgate.gateway.coordinator.streams.heartbeat import StreamsHeartbeat, StreamsReply, streams_heartbeat
 from seqgate.gateway.coordinator.streams.topology import Topology
 from seqgate.gateway.handlers.groups.groups import delete_group
 from seqgate.gateway.handlers.groups.offset_delete import delete_offsets
-from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partition
+from seqgate.gateway.handlers.sharing.share_group_offsets import begin_partitions
 from seqgate.gateway.handlers.transactions.txn_offset_commit import FIRST_WITH_TOPIC_IDS, check_in_transaction
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import asking as sharing
@@ -112,8 +111,8 @@ class TestKinds:
         consumer_heartbeat(
             made.shard, consumer_scene.joining("c", "lines", group_id="consumers"), made.effects()
         )
-        key = SharePartitionKey("sharers", next(iter(consumer_ids())), 0)
-        begin_partition(made.shard.shares, key, "lines", made.effects())
+        topic_id = next(iter(consumer_ids()))
+        begin_partitions(made.shard.shares, "sharers", {(topic_id, 0)}, {topic_id: "lines"}, made.effects())
         for group_id in ("classic", "consumers", "sharers"):
             for request in (joining("a"), asking("a", 1), asking("a", -1)):
                 assert made.refusal(replace(request, group_id=group_id)) is NOT_FOUND
