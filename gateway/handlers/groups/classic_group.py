@@ -143,12 +143,17 @@ def _sender(request: Any) -> Committer:
 
 
 async def handle_heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Any:
+    """Answer with the coordinator's error code. While the group is still loading, no error is the answer, as
+    in Kafka: some clients take COORDINATOR_LOAD_IN_PROGRESS for fatal here.
+    """
     if not context.may_group(Operation.READ, request.group_id):
         return context.answer(error_code=ErrorCode.group_authorization_failed)
     try:
         error_code = context.services.groups.heartbeat(_sender(request))
     except Unavailable as error:
         error_code = error.error_code
+        if error_code is ErrorCode.coordinator_load_in_progress:
+            error_code = ErrorCode.none
     return context.answer(error_code=error_code)
 
 

@@ -170,7 +170,9 @@ class TestFailover:
         second.sessions.gate.clear()
         await cluster.change(led(OFFSETS, 0, 2, 1))
         beat = {"group_id": "g", "generation_id": 1, "member_id": "m", "group_instance_id": None}
-        assert (await second.asking.ask("heartbeat", 4, **beat))["error_code"] == LOADING
+        assert (await second.asking.ask("heartbeat", 4, **beat))["error_code"] == 0
+        left = await second.asking.ask("leave_group", 0, group_id="g", member_id="m")
+        assert left["error_code"] == LOADING
         second.sessions.gate.set()
         await second.until_ready("__consumer_offsets")
         asked = [{"name": "flights", "partition_indexes": [0]}]
