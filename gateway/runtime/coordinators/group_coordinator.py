@@ -179,7 +179,9 @@ class GroupCoordinator:
         return self.shards.of(group_id)
 
     def loaded_shards(self) -> list[GroupShard]:
-        """Return all shards that hold records, to list groups; a shard that can't be loaded is left out."""
+        """Return all shards that hold records, to list groups; one that can't be loaded (`shards.is_loading`)
+        is left out.
+        """
         self.shards.load_stored()
         return [loaded.shard for loaded in self.shards if loaded.is_current]
 

@@ -173,8 +173,12 @@ class TestFailover:
         assert (await second.asking.ask("heartbeat", 4, **beat))["error_code"] == 0
         left = await second.asking.ask("leave_group", 0, group_id="g", member_id="m")
         assert left["error_code"] == LOADING
+        listed = await second.asking.ask("list_groups", 2)
+        assert (listed["error_code"], listed["groups"]) == (LOADING, [])
         second.sessions.gate.set()
         await second.until_ready("__consumer_offsets")
+        listed = await second.asking.ask("list_groups", 2)
+        assert (listed["error_code"], [row["group_id"] for row in listed["groups"]]) == (0, ["g"])
         asked = [{"name": "flights", "partition_indexes": [0]}]
         groups = [{"group_id": "g", "member_id": None, "member_epoch": -1, "topics": asked}]
         found = await second.asking.ask("offset_fetch", 9, groups=groups, require_stable=False)
