@@ -102,7 +102,8 @@ GROUP_SETTINGS: tuple[Setting, ...] = (
         "Direction in which a group with members may change its protocol. `upgrade`: a classic group "
         "becomes a group of the consumer protocol when the first member of that protocol joins. "
         "`downgrade`: the group becomes classic again when the last such member has left. `bidirectional` "
-        "allows both. A group without members can always change."
+        "allows both. `disabled` allows neither, and classic members may not join a group with members of "
+        "the consumer protocol. A group without members can always change."
     ),
     *_sessions("share", "a member is removed from its share group", "a share group"),
     *_assignment_interval("share", 0),

@@ -52,6 +52,7 @@ from seqgate.gateway.coordinator.group.consumer_group import (
 )
 from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     ConsumerLimits,
+    MigrationPolicy,
     describe,
     downgrade,
     reconcile,
@@ -695,6 +696,8 @@ def _join_consumer_group(
     group: ConsumerGroup, request: Join, topics: Topics, limits: ConsumerLimits, effects: Effects
 ) -> tuple[JoinReply, list[RowRecord]]:
     """Handle a JoinGroup of a classic member to a consumer group. Raises GroupError."""
+    if limits.migration_policy is MigrationPolicy.DISABLED:
+        raise GroupError(ErrorCode.inconsistent_group_protocol)
     instance_id = request.group_instance_id
     member_id = request.member_id or request.fresh_member_id
     is_known = member_id in group.members or instance_id in group.static_members

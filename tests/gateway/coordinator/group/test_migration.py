@@ -473,15 +473,23 @@ class TestDowngrade:
         scene.beat("new", -2, instance_id="static")
         assert not scene.is_classic
 
-    @pytest.mark.parametrize("policy", [MigrationPolicy.UPGRADE, MigrationPolicy.DISABLED])
-    def test_only_as_the_policy_allows(self, policy: MigrationPolicy) -> None:
-        scene = scene_of(policy)
+    def test_only_as_the_policy_allows(self) -> None:
+        scene = scene_of(MigrationPolicy.UPGRADE)
         epoch = scene.beat("new").member_epoch
         member_id = scene.joined(scene.join(classic())).member_id
         scene.beat("new", -1)
         assert not scene.is_classic
         assert scene.heartbeat(member_id, epoch + 1) is REBALANCE
         assert scene.rejoin(classic(member_id=member_id))[1] == ALL
+
+    @pytest.mark.parametrize("policy", MigrationPolicy)
+    def test_no_classic_member_joins_where_protocols_may_not_change(self, policy: MigrationPolicy) -> None:
+        scene = scene_of(policy)
+        scene.beat("new")
+        is_disabled = policy is MigrationPolicy.DISABLED
+        error = scene.error(scene.join(classic()))
+        assert error is (ErrorCode.inconsistent_group_protocol if is_disabled else NONE)
+        assert len(scene.consumers.members) == (1 if is_disabled else 2)
 
     def test_not_while_no_batch_can_hold_the_classic_group(self) -> None:
         scene, _ = mixed()
