@@ -62,6 +62,7 @@ class Subscriber(NamedTuple):
     order: str
     topics: frozenset[uuid.UUID]
     current: frozenset[Place]
+    is_static: bool = False
 
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[uuid.UUID, int]], Assignment]
@@ -69,9 +70,11 @@ Assignor = Callable[[Mapping[str, Subscriber], Mapping[uuid.UUID, int]], Assignm
 
 
 def assign_range(members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID, int]) -> Assignment:
-    """Assign neighbouring partitions together; the first members get one more if there is a remainder."""
+    """Assign neighbouring partitions together; the first members get one more if there is a remainder. Static
+    members come first.
+    """
     found: dict[str, set[Place]] = {member_id: set() for member_id in members}
-    ordered = sorted(members, key=lambda member_id: members[member_id].order)
+    ordered = sorted(members, key=lambda name: (not members[name].is_static, members[name].order))
     for topic_id, count in topics.items():
         subscribers = [member_id for member_id in ordered if topic_id in members[member_id].topics]
         if not subscribers:

@@ -464,6 +464,7 @@ def _make_target(
             member.group_instance_id or member_id,
             subscriptions[member_id],
             group.targets.get(member_id, NOWHERE),
+            is_static=member.group_instance_id is not None,
         )
         for member_id, member in group.members.items()
     }

@@ -179,6 +179,10 @@ class TestRange:
         assert {index for topic, index in after["a"] if topic == T} == {0, 1}
         assert {index for topic, index in after["a"] if topic == U} == {0, 1}
 
+    def test_static_members_come_first(self) -> None:
+        of = {name: Subscriber(name, frozenset([T]), frozenset[Place]()) for name in "ab"}
+        of["c"] = Subscriber("z", frozenset([T]), frozenset(), is_static=True)
+        assert assign_range(of, {T: 2}) == {"c": {(T, 0)}, "a": {(T, 1)}, "b": frozenset()}
 
 class CountedName(str):
     """A member id that counts how often a dictionary is asked about it."""
