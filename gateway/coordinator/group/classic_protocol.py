@@ -59,7 +59,7 @@ from seqgate.gateway.coordinator.group.consumer_heartbeat import (
     renew_target,
     replace_static,
 )
-from seqgate.gateway.coordinator.group.epoch_group import GroupError
+from seqgate.gateway.coordinator.group.epoch_group import STABLE, GroupError
 from seqgate.gateway.coordinator.group.events import (
     SESSION_TIMED_OUT,
     Before,
@@ -273,8 +273,13 @@ class ClassicRequests:
         effects.events += before.heartbeat_events(records, request.reason)
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol
-        if static is not None and not static.is_classic:
+        if static is None or static.is_classic:
+            return
+        if group.state_text == STABLE:
             downgrade(self._shard, group, effects)
+        else:
+            # a target may have partitions that another member has not given up yet
+            self.downgrade_and_rebalance(group, effects)
 
     def downgrade_and_rebalance(self, group: ConsumerGroup, effects: Effects) -> None:
         """Turn a consumer group with only classic members into a classic group, if the policy allows it, and

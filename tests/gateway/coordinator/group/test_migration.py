@@ -521,6 +521,23 @@ class TestDowngrade:
         assert scene.synced_partitions(reply.member_id, epoch, who) == ALL
         assert scene.heartbeat(reply.member_id, epoch, "static") is NONE
 
+    def test_a_static_consumer_with_another_subscription_takes_nothing_from_the_others(self) -> None:
+        scene = MixedScene()
+        (old,) = scene.classic_group(None)
+        epoch = scene.beat("new", instance_id="static", names=("other",)).member_epoch
+        assert scene.rejoin(classic(*ALL, member_id=old)) == (epoch, ALL)
+        scene.beat("new", -2, instance_id="static")
+        reply = scene.joined(scene.join(classic(instance_id="static")))
+        assert scene.is_classic
+        assert scene.state is GroupState.PREPARING_REBALANCE
+        synced = scene.sync(
+            reply.member_id,
+            generation_id=reply.generation_id,
+            group_instance_id="static",
+            protocol=("consumer", "range"),
+        )
+        assert scene.synced(synced).error_code is REBALANCE
+
     def test_there_and_back_and_there(self) -> None:
         scene, old = mixed()
         scene.beat("new", -1)
