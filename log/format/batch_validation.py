@@ -538,37 +538,42 @@ def _decode_records(
         raise TakesLong
     max_timestamp = NO_TIMESTAMP
     create_time = config.message_timestamp_type == "CreateTime"
-    keyless: list[int] = []
-    wrong: list[tuple[int, str]] = []
+    errors: list[tuple[int, str]] = []
+    keyless, wrong = 0, ""
     for delta, record in enumerate(iterate_plain(batch, plain)):
         if record.offset != batch.base_offset + delta:
             raise InvalidRecord(
                 f"Record {delta} of the batch has offset delta {record.offset - batch.base_offset}."
             )
         if record.key is None and config.compact:
-            keyless.append(delta)
+            keyless += 1
+            errors.append((delta, _KEYLESS))
             continue
         timestamp = record.timestamp
         max_timestamp = max(max_timestamp, timestamp)
         complaint = _complaint(timestamp, config, now_ms) if create_time else ""
         if complaint:
-            wrong.append((delta, complaint))
-    if wrong:
-        raise InvalidTimestamp(wrong[0][1], tuple(wrong[:_RECORD_ERRORS]))
-    if keyless:
-        _refuse_keyless(keyless)
+            wrong = wrong or complaint
+            errors.append((delta, complaint))
+    if errors:
+        _refuse_records(tuple(errors[:_RECORD_ERRORS]), keyless, wrong)
     return max_timestamp
 
 
-def _refuse_keyless(deltas: list[int]) -> None:
-    """Refuse records without a key. Source: Kafka's `LogValidator.validateKey`, `processRecordErrors`.
-    Kafka's answer names every such record; this one names the first _RECORD_ERRORS.
+_KEYLESS: Final = "A compacted topic takes no record without a key."
+
+
+def _refuse_records(record_errors: tuple[tuple[int, str], ...], keyless: int, wrong: str) -> None:
+    """Refuse `keyless` records without a key, and those with a timestamp out of bounds; `wrong` is the text
+    of the first of these, or empty. Raises InvalidTimestamp where any timestamp is wrong, else InvalidRecord.
+
+    Source: Kafka's `LogValidator.validateRecord`, `processRecordErrors`. Kafka's answer names every such
+    record; this one names the first _RECORD_ERRORS.
     """
-    record_errors = tuple(
-        (delta, "A compacted topic takes no record without a key.") for delta in deltas[:_RECORD_ERRORS]
-    )
+    if wrong:
+        raise InvalidTimestamp(wrong, record_errors)
     raise InvalidRecord(
-        f"{len(deltas)} records of the batch have no key, which a compacted topic needs.", record_errors
+        f"{keyless} records of the batch have no key, which a compacted topic needs.", record_errors
     )
 
 

@@ -227,6 +227,12 @@ class TestDeepValidation:
         with pytest.raises(InvalidTimestamp):
             check(data, DEEP)
 
+    def test_a_refusal_names_records_without_keys_beside_those_with_wrong_timestamps(self) -> None:
+        mixed = (Record(), Record(key=b"k", timestamp_delta=90 * MINUTE_MS), Record(key=b"k"), Record())
+        with pytest.raises(InvalidTimestamp) as refused:
+            check(replace(BASE, records=mixed).encode(), replace(DEEP, compact=True))
+        assert [number for number, _ in refused.value.record_errors] == [0, 1, 3]
+
     def test_max_timestamp_is_corrected(self) -> None:
         data = replace(BASE, max_timestamp=NOW_MS + 50).encode()
         assert check_batch(memoryview(data), DEEP, NOW_MS, True).max_timestamp == NOW_MS + 2
