@@ -291,6 +291,18 @@ def error_row(index: int, error: ErrorCode) -> FetchRow:
     return FetchRow(index, int(error), -1, -1, -1, () if error in REFUSED else None, b"")
 
 
+FIRST_WITH_STORAGE_ERROR: Final = 6
+
+
+def _without_storage_error(row: FetchRow) -> FetchRow:
+    """Return the row for a client that does not know KAFKA_STORAGE_ERROR. Source: Kafka's
+    KafkaApis.maybeDownConvertStorageError.
+    """
+    if row.error_code != ErrorCode.kafka_storage_error:
+        return row
+    return row._replace(error_code=int(ErrorCode.not_leader_or_follower))
+
+
 def _error_of_a_follower(partition: Partition, wanted: FetchPosition) -> ErrorCode:
     """Return the error: no partition has followers. Source: Kafka's Partition.followerReplicaOrThrow."""
     if wanted.current_leader_epoch < 0:
@@ -350,6 +362,8 @@ def _diverging_epoch(log: PartitionLog, wanted: FetchPosition) -> tuple[int, int
     leader_epoch, end_offset = log.epochs.end_offset(wanted.last_fetched_epoch, log.log_end_offset)
     if leader_epoch < 0:
         raise OffsetOutOfRange(f"no records of leader epoch {wanted.last_fetched_epoch} or before")
+    if wanted.fetch_offset < log.log_start_offset:
+        raise OffsetOutOfRange(f"offset {wanted.fetch_offset} is below the start, {log.log_start_offset}")
     if leader_epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
         return leader_epoch, end_offset
     return None
@@ -547,7 +561,10 @@ class Fetch:
             context.services.cold_reads.bring_in_ahead(read.missing)
         for partition, size in read.sizes:
             partition.fetched_bytes += size
-        session_id, answered = self.grouped(read.in_order())
+        rows = read.in_order()
+        if read.must_answer and context.api_version < FIRST_WITH_STORAGE_ERROR:
+            rows = [(key, _without_storage_error(row)) for key, row in rows]
+        session_id, answered = self.grouped(rows)
         topics: Sequence[TopicRows] = answered
         endpoints: Sequence[NodeEndpoint] = ()
         if read.must_answer and context.api_version >= FIRST_WITH_LEADERS:
