@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 IDS_FILE = "topic-ids.json"
 LAND_ELSEWHERE = "Land the topic under another path with a checkpoint of its own."
 _OFFSETS_FOLDER = "offsets"
+_SINK_LOG = "_spark_metadata"
 _changing_ids = threading.Lock()
 """Held while stored ids are read, compared and replaced: Spark's threads tell of an earlier run's progress
 while the next run starts.
@@ -71,6 +72,23 @@ class CheckpointTopics:
     def check_start(self, topics: Collection[str] | None) -> None:
         """Raise `RecreatedTopicError` for the first of `complaints_at_start`. Raises `EndpointError`."""
         _refuse(self.complaints_at_start(topics))
+
+    def check_sink(self, path: str) -> None:
+        """Raise `SparkCompatError` where the files under `path` have later micro batches than the checkpoint.
+
+        Spark's file sink writes nothing for a micro batch that its log has, by its number alone. Spark stores
+        the offsets of a micro batch first, so the log of a sink is never ahead of its own checkpoint.
+        """
+        if self._files is None:
+            return
+        written = newest_batch(self._files.names(f"{path.rstrip('/')}/{_SINK_LOG}"))
+        begun = newest_batch(self._files.names(f"{self.checkpoint}/{_OFFSETS_FOLDER}"))
+        if written is not None and (begun is None or written > begun):
+            raise SparkCompatError(
+                f"The files under {path} belong to another or a newer checkpoint than {self.checkpoint}: "
+                f"Spark would write nothing up to micro batch {written}, and lose its records. Land under "
+                "another path."
+            )
 
     def check(self, topics: Collection[str]) -> None:
         """Raise `RecreatedTopicError` for the first of `complaints`."""
@@ -147,13 +165,16 @@ class CheckpointTopics:
 
     def _stored_offsets(self, files: _Files) -> dict[TopicPartition, int]:
         """Return the offsets of the checkpoint's last micro batch; none for a new checkpoint."""
-        numbers = [
-            int(name) for name in files.names(f"{self.checkpoint}/{_OFFSETS_FOLDER}") if name.isdecimal()
-        ]
-        if not numbers:
+        newest = newest_batch(files.names(f"{self.checkpoint}/{_OFFSETS_FOLDER}"))
+        if newest is None:
             return {}
-        text = files.read(f"{self.checkpoint}/{_OFFSETS_FOLDER}/{max(numbers)}")
-        return parse_all_offsets(text or "")
+        return parse_all_offsets(files.read(f"{self.checkpoint}/{_OFFSETS_FOLDER}/{newest}") or "")
+
+
+def newest_batch(names: Iterable[str]) -> int | None:
+    """Return the largest micro batch among the files of one of Spark's logs, `N` and `N.compact`."""
+    numbers = (name.removesuffix(".compact") for name in names)
+    return max((int(number) for number in numbers if number.isdecimal()), default=None)
 
 
 def subscribed(options: Mapping[str, OptionValue]) -> list[str] | None:

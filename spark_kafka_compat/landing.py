@@ -62,14 +62,15 @@ def land(
 
     Without `every` the query reads the present records and ends (`Trigger.AvailableNow`); with `every`, such
     as "10 seconds", the query runs until it is stopped. The default checkpoint is `path/_checkpoint`. Keep
-    the checkpoint with the files. Otherwise the records are written a second time. `options` are the
-    source's; without `kafka.isolation.level` only committed records are landed. The ids of the topics are
-    kept in the checkpoint. So a topic that was recreated since the last run is refused. A topic that is
-    recreated while the query runs brings a warning; pass `kept`, from `checkpoint_topics` with the same
-    arguments, to check the topics yourself instead.
+    the checkpoint with the files: a path whose files are ahead of the checkpoint is refused, because Spark
+    would skip micro batches. Use one path for one checkpoint. `options` are the source's; without
+    `kafka.isolation.level` only committed records are landed. The ids of the topics are kept in the
+    checkpoint. So a topic that was recreated since the last run is refused. A topic that is recreated while
+    the query runs brings a warning; pass `kept`, from `checkpoint_topics` with the same arguments, to check
+    the topics yourself instead.
 
-    Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `RecreatedTopicError`;
-    `EndpointError`.
+    Raises `SparkCompatError` for unknown partition columns, and for files of another checkpoint;
+    `UnknownOptionError`; `RecreatedTopicError`; `EndpointError`.
     """
     check_partition_columns(partition_by)
     options = {**COMMITTED, **(options or {})}
@@ -78,6 +79,7 @@ def land(
         kept = checkpoint_topics(spark, bootstrap, path, checkpoint=checkpoint, options=options)
     else:
         records = unwatched_source(spark, bootstrap, topics, stream=True, options=options)
+    kept.check_sink(path)
     named = topics.split(",") if isinstance(topics, str) else topics
     kept.check_start(subscribed(kept.options) if named is None else named)
     writer = (
