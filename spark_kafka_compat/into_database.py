@@ -157,7 +157,7 @@ def into_database(
     if not folder:
         temporary = Path(tempfile.mkdtemp(prefix="into-database-"))
         atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-        folder = temporary.as_uri()
+        folder = f"file://{temporary}"  # `as_uri` escapes spaces, which Hadoop takes as they are
     stream = unwatched_source(
         spark,
         bootstrap,

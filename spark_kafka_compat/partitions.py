@@ -12,11 +12,11 @@ this format (`OffsetSeqLog`, `KafkaSourceInitialOffsetWriter`) since 2.1.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 from seqgate.spark_kafka_compat.batch_reader import READ_COMMITTED, READ_UNCOMMITTED, offset_ranges, topic_id
@@ -168,6 +168,7 @@ def _uuid(found: Any) -> UUID:
 
 _VERSION = "v1"
 _ON_THE_DRIVER = "file:"
+_FILE_SYSTEM = re.compile(f"^{_ON_THE_DRIVER}(//[^/]*)?")
 
 
 class OffsetRange(NamedTuple):
@@ -262,6 +263,7 @@ class OffsetLog:
     def _read(self, spark: SparkSession, name: str) -> dict[TopicPartition, int]:
         path = f"{self._checkpoint}/{name}"
         if path.startswith(_ON_THE_DRIVER):
-            return parse_offsets(Path(unquote(urlsplit(path).path)).read_text(encoding="utf-8"))
+            # Hadoop does not decode percent signs in the text of a path, so the folder may have one.
+            return parse_offsets(Path(_FILE_SYSTEM.sub("", path)).read_text(encoding="utf-8"))
         row = spark.read.text(path, wholetext=True).first()
         return parse_offsets(row[0] if row else "")

@@ -42,17 +42,17 @@ def test_offsets_of_a_query_with_several_sources() -> None:
 
 
 def test_a_span_lies_between_the_ends_of_two_micro_batches(tmp_path: Path) -> None:
-    checkpoint = tmp_path / "check point"
+    checkpoint = tmp_path / "chéck point%20#1"
     for name, offset in (("sources/0/0", 3), ("offsets/0", 5), ("offsets/1", 8), ("offsets/2", 8)):
         path = checkpoint / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f'v1\n{{"a":{{"0":{offset}}}}}')
     place = TopicPartition("a", 0)
     no_spark = cast("Any", None)
-    log = OffsetLog(checkpoint.as_uri())
+    log = OffsetLog(f"file:{checkpoint}")
     assert [log.span(no_spark, number) for number in range(3)] == [
         OffsetRange({place: 3}, {place: 5}),
         OffsetRange({place: 5}, {place: 8}),
         OffsetRange({place: 8}, {place: 8}),
     ]
-    assert OffsetLog(checkpoint.as_uri()).span(no_spark, 1) == OffsetRange({place: 5}, {place: 8})
+    assert OffsetLog(f"file://{checkpoint}").span(no_spark, 1) == OffsetRange({place: 5}, {place: 8})
