@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from seqgate.spark_kafka_compat.checkpoint_topics import CheckpointTopics, subscribed
 from seqgate.spark_kafka_compat.endpoints import source, unwatched_source
@@ -33,8 +34,10 @@ def landing_frame(records: DataFrame, *, text: bool = True, schema: str | None =
     """
     from pyspark.sql import functions
 
-    frame = records.withColumn("date", functions.to_date("timestamp"))
-    frame = frame.withColumn("hour", functions.hour("timestamp"))
+    # Spark's own `to_date` and `hour` use the time zone of the session.
+    days, hours = "floor(unix_seconds(`timestamp`) / 86400)", "floor(unix_seconds(`timestamp`) / 3600)"
+    frame = records.withColumn("date", functions.expr(f"date_from_unix_date(cast({days} as int))"))
+    frame = frame.withColumn("hour", functions.expr(f"cast(pmod({hours}, 24) as int)"))
     if schema is not None:
         value = functions.col("value").cast("string")
         frame = frame.withColumn("record", functions.from_json(value, schema))
@@ -88,7 +91,8 @@ def land(
         .option("path", path)
         .option("checkpointLocation", kept.checkpoint)
         .partitionBy(*partition_by)
-        .queryName(f"land {PurePosixPath(path).name}")
+        # One session can land into paths with the same last folder, and each query needs a name of its own.
+        .queryName(f"land {PurePosixPath(path).name} {uuid4().hex[:8]}")
     )
     trigger = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
     return trigger.start()

@@ -56,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Land topics until the query is done or stopped; return the exit status."""
     chosen = parser().parse_args(arguments)
-    columns = [column for column in chosen.partition_by.split(",") if column]
+    columns = [column for name in chosen.partition_by.split(",") if (column := name.strip())]
     landed: dict[int, int] = {}
 
     def count(reports: Sequence[Any]) -> None:

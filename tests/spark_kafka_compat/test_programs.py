@@ -162,7 +162,7 @@ def test_an_endpoint_that_takes_long_is_named_meanwhile(
     ("given", "told"),
     [
         (("orders", "--option", "failOndataLos=1"), "no option 'failOndataLos' (nearest: failOnDataLoss)"),
-        (("orders", "--partition-by", "day"), "Files can't be partitioned by day"),
+        (("orders", "--partition-by", "topic, day"), "Files can't be partitioned by day;"),
         ((), "Give exactly one of subscribe"),
     ],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from seqgate.spark_kafka_compat import SparkCompatError, source
 from seqgate.spark_kafka_compat.checkpoint_topics import IDS_FILE, CheckpointTopics
-from seqgate.spark_kafka_compat.landing import land
+from seqgate.spark_kafka_compat.landing import land, landing_frame
 from seqgate.spark_kafka_compat.pipelines import audit
 from seqgate.spark_kafka_compat.pipelines import land as land_program
 from seqgate.spark_kafka_compat.pipelines.streaming import NOT_BEGUN, topics_read
@@ -179,9 +180,54 @@ def test_land_by_date_with_parsed_values(spark: SparkSession, topics: Topics, tm
     ]
 
 
+def test_dates_and_hours_are_in_utc_whatever_the_zone_of_the_session(spark: SparkSession) -> None:
+    seconds = 1_700_000_000, 1_711_850_400, -1  # the second is in the hour that Berlin skips
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    try:
+        for other in ("Asia/Kolkata", "Europe/Berlin"):
+            spark.conf.set("spark.sql.session.timeZone", other)
+            records = spark.createDataFrame([(one,) for one in seconds], "seconds long").selectExpr(
+                "timestamp_seconds(seconds) AS timestamp"
+            )
+            found = landing_frame(records, text=False).collect()
+            assert [(str(row.date), row.hour) for row in found] == [
+                ("2023-11-14", 22),
+                ("2024-03-31", 2),
+                ("1969-12-31", 23),
+            ]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def test_two_queries_land_into_paths_with_one_last_folder(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    paths = [str(tmp_path / parent / "orders") for parent in ("eu", "us")]
+    queries = [land(spark, topics.bootstrap, topic, path, every="1 hour") for path in paths]
+    try:
+        assert len({query.name for query in queries}) == 2
+    finally:
+        for query in queries:
+            query.stop()
+
+
 def test_land_refuses_columns_that_are_not_there(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SparkCompatError, match="colour"):
         land(spark, "127.0.0.1:1", "t", str(tmp_path), partition_by=["colour"])
+
+
+def test_land_refuses_a_path_whose_checkpoint_is_gone(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    landed_all(spark, topics, topic, tmp_path)
+    landed_all(spark, topics, topic, tmp_path)
+    shutil.rmtree(tmp_path / "_checkpoint")
+    with pytest.raises(SparkCompatError, match="belong to another or a newer checkpoint"):
+        land(spark, topics.bootstrap, topic, str(tmp_path))
 
 
 def landed_all(spark: SparkSession, topics: Topics, topic: str, path: Path) -> None:
