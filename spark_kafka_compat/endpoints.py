@@ -188,7 +188,8 @@ def named_by_source(
     under one name. Do not use `minPartitions` and `maxRecordsPerPartition`: with these options several tasks
     read one partition. The rows of a partition go to the partition of the same
     number, which the target topic must have. Each application needs a `name` of its own, and must never
-    change it.
+    change it. Give `sink` a `kafka.max.request.size` no larger than the topic's `max.message.bytes`: a row
+    that only the endpoint refuses is lost once its cause is mended, because later rows are stored by then.
 
     Raises `SparkCompatError` when a column is missing, when the name is empty, and when the query plan breaks
     the order. The plan does not show Python functions, `foreachBatch`, or the option `minPartitions` of a
