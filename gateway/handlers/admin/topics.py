@@ -387,10 +387,11 @@ async def _delete_topics(
     may: May | None = None if has_on_cluster(context, Operation.DELETE) else cache(context.may_topic)
     refusals = await _deletion_refusals(context, asked, may)
     topics = [topic for topic, refusal in refusals.items() if refusal is None]
+    ids = {topic.topic_id for topic in asked if topic.name is None and topic.topic_id is not None}
     decide = charge_mutations(
         context,
         topics,
-        lambda image, some: delete_topics(image, some, may),
+        lambda image, some: delete_topics(image, some, may, ids=ids),
         key=lambda topic: topic.name or topic.topic_id,
         partitions=lambda image, result: len(image.topics_by_name[str(result.name)].partitions),
         strict_since=DELETE_TOPICS_STRICT_SINCE,
@@ -403,8 +404,7 @@ async def _delete_topics(
     decided = await change_metadata_until_it_counts(context, decide, time_limit, note=note)
     if isinstance(decided, ApiError):
         decided = [_refused(topic, decided) for topic in topics]
-    results = iter(decided)
-    return [refusal or next(results) for refusal in refusals.values()]
+    return [*(refusal for refusal in refusals.values() if refusal is not None), *decided]
 
 
 async def _deletion_refusals(
@@ -428,15 +428,21 @@ def _refused(topic: TopicToDelete, error: ApiError) -> TopicResult:
 
 
 def delete_topics(
-    image: MetadataImage, topics: Sequence[TopicToDelete], may: May | None = None
+    image: MetadataImage,
+    topics: Sequence[TopicToDelete],
+    may: May | None = None,
+    *,
+    ids: AbstractSet[uuid.UUID] = frozenset(),
 ) -> Decision[list[TopicResult]]:
-    """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
-    `may` is None if the client may delete all topics.
+    """Delete topics. A name or id that the request repeats is INVALID_REQUEST, and so is a topic given
+    by name and by id: it gets one result, and stays. `may` is None if the client may delete all topics; `ids`
+    are all ids of the request, those too that were refused before because the request repeats them.
+    Source: Kafka's ControllerApis.deleteTopics.
     """
     results: list[TopicResult] = []
     records: list[MetadataRecord] = []
-    deleted: set[uuid.UUID] = set()
-    for topic, count in Counter(topics).items():
+    times = Counter(topics)
+    for topic, count in times.items():
         error = _deletion_error(topic, is_repeated=count > 1)
         found = None if error else _find(image, topic)
         denied = None if error or may is None else _denial(topic, found, may)
@@ -444,15 +450,20 @@ def delete_topics(
             results.append(denied)
         elif found is None:
             results.append(_refused(topic, error or _not_found(topic)))
-        elif found.topic_id in deleted:
+        elif topic.name is not None and found.topic_id in ids:
             text = "The provided topic name maps to an ID that was already supplied."
             error = ApiError(ErrorCode.invalid_request, text)
             results.append(TopicResult(name=found.name, topic_id=found.topic_id, error=error))
+        elif topic.name is None and times[TopicToDelete(name=found.name)] == 1 and _describes(may, found):
+            continue  # the topic's name gets the result
         else:
-            deleted.add(found.topic_id)
             records.append(RemoveTopicRecord(found.topic_id))
             results.append(TopicResult(name=found.name, topic_id=found.topic_id))
     return Decision(records, results)
+
+
+def _describes(may: May | None, topic: TopicImage) -> bool:
+    return may is None or may(Operation.DESCRIBE, topic.name)
 
 
 def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:

@@ -200,7 +200,8 @@ def delete_twice_in_one(peer: Peer) -> None:
     topic = peer.topic()
     peer.call("delete_topics", 4, topic_names=[topic.name, topic.name], timeout=10_000)
     peer.call("delete_topics", 6, topics=[{"name": topic.name}, {"name": topic.name}], timeout=10_000)
-    peer.call("delete_topics", 6, topics=[{"name": topic.name}, {"name": None, "topic_id": topic.topic_id}])
+    both = [{"name": topic.name}, {"name": None, "topic_id": topic.topic_id}]
+    peer.call("delete_topics", 6, topics=both, timeout=10_000)
     peer.call("delete_topics", 6, topics=[], timeout=10_000)
     peer.call("metadata", 12, topics=[{"name": topic.name}], allow_auto_topic_creation=False)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from seqgate.gateway.handlers.admin.topics import TopicToDelete, delete_topics
+from pathlib import Path
+from typing import Any
+
+from seqgate.gateway.handlers.admin.topics import DELETE_TOPICS_API, TopicToDelete, delete_topics
 from seqgate.gateway.metadata.records import RemoveTopicRecord
 from seqgate.gateway.metadata.topics import TopicCreation, TopicResult
 from seqgate.gateway.security.acls.access import Operation
+from tests.gateway.handlers.requests import TIMEOUT, create
+from tests.gateway.handlers.support import open_node
 from tests.gateway.metadata.support import image_with, replay, topic_id
 
 RIGHTS = {
@@ -62,12 +67,34 @@ def test_refusals() -> None:
     assert decision.records == []
 
 
-def test_name_and_id_of_the_same_topic_delete_it_once() -> None:
+def test_a_topic_that_is_given_by_name_and_by_id_stays_and_gets_one_result() -> None:
     image = image_with(TopicCreation(name="a"))
     a_id = image.topics_by_name["a"].topic_id
-    decision = delete_topics(image, [TopicToDelete(topic_id=a_id), TopicToDelete(name="a")])
-    assert codes(decision.answer) == ["none", "invalid_request"]
-    assert len(decision.records) == 1
+    by_name, by_id = TopicToDelete(name="a"), TopicToDelete(topic_id=a_id)
+    for topics in ([by_name, by_id], [by_id, by_name], [by_name]):
+        decision = delete_topics(image, topics, ids={a_id})
+        assert codes(decision.answer) == ["invalid_request"]
+        assert (decision.answer[0].name, decision.answer[0].topic_id) == ("a", a_id)
+        assert decision.records == []
+
+
+async def test_an_id_that_is_repeated_refuses_the_name_of_its_topic(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, "a")
+        image = node.services.topics.metadata_log.image
+        a_id = image.topics_by_name["a"].topic_id
+
+        def make(module: Any) -> dict[str, Any]:
+            by_id = module.DeleteTopicState(name=None, topic_id=a_id)
+            by_name = module.DeleteTopicState(name="a", topic_id=None)
+            return {"topics": (by_id, by_id, by_name), "timeout": TIMEOUT}
+
+        rows = (await node.ask(DELETE_TOPICS_API, 6, make)).responses
+        assert [row.error_message for row in rows] == [
+            "Duplicate topic id.",
+            "The provided topic name maps to an ID that was already supplied.",
+        ]
+        assert "a" in node.services.topics.metadata_log.image.topics_by_name
 
 
 def test_a_name_is_refused_before_the_topic_is_found_unless_the_client_may_describe_it() -> None:
