@@ -184,6 +184,7 @@ class TestRange:
         of["c"] = Subscriber("z", frozenset([T]), frozenset(), is_static=True)
         assert assign_range(of, {T: 2}) == {"c": {(T, 0)}, "a": {(T, 1)}, "b": frozenset()}
 
+
 class CountedName(str):
     """A member id that counts how often a dictionary is asked about it."""
 
