@@ -485,7 +485,9 @@ def _new_value(resource_type: int, change: ConfigChange, current: str | None) ->
         )
     text = current if current is not None else render(setting.default) or ""
     items = [item for item in text.split(",") if item]
-    for item in (change.value or "").split(","):
+    value = change.value or ""
+    # Java's split drops empty items at the end: only an empty value is one empty item, commas alone are none.
+    for item in value.rstrip(",").split(",") if value.strip(",") or not value else ():
         if operation is ConfigOperation.APPEND and item not in items:
             items.append(item)
         elif operation is ConfigOperation.SUBTRACT and item in items:

@@ -172,6 +172,9 @@ class TestIncremental:
                 "none",
             ),
             (incremental(2, "t", ("cleanup.policy", APPEND, "")), "invalid_config"),
+            (incremental(2, "t", ("cleanup.policy", APPEND, "compact,,")), "none"),
+            (incremental(2, "t", ("cleanup.policy", APPEND, ",compact")), "invalid_config"),
+            (incremental(2, "t", ("cleanup.policy", APPEND, ",")), "none"),
             (incremental(2, "t", ("preallocate", SET, "true")), "none"),
             (
                 incremental(2, "t", ("leader.replication.throttled.replicas", SET, "0:1," * 8191 + "0:10")),
