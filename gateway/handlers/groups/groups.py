@@ -33,7 +33,8 @@ from seqgate.gateway.security.acls.access import Operation, ResourceType
 async def handle_list(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List the groups that the client may describe, all of them with DESCRIBE on the cluster. Filters ignore
     case. The state filter ignores spaces around a state and underscores in it. As in Kafka, the answer has no
-    groups, but an error, while a partition that is led here lacks its state.
+    groups, but an error, while a partition that is led here is loading; groups of one that can't be read are
+    left out.
     """
     states = {state.strip().lower().replace("_", "") for state in getattr(request, "states_filter", ())}
     types = {kind.lower() for kind in getattr(request, "types_filter", ())}
@@ -59,7 +60,7 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
         ]
     except TimeoutError:
         error = ErrorCode.request_timed_out
-    if error is ErrorCode.none and context.services.groups.shards.is_loading:
+    if error is ErrorCode.none and context.services.groups.shards.is_awaiting:
         error, groups = ErrorCode.coordinator_load_in_progress, []
     return context.answer(error_code=error, groups=tuple(groups))
 

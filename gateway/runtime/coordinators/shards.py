@@ -304,6 +304,12 @@ class CoordinatorShards(Generic[S]):
         topic = self._partitions.by_name.get(self.topic)
         return topic is not None and not all(map(topic.is_unusable, self.missing()))
 
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether the records of a partition led here have not come yet."""
+        topic = self._partitions.by_name.get(self.topic)
+        return topic is not None and any(map(topic.is_awaited, range(topic.count)))
+
     def lose(self, loaded: LoadedShard[S]) -> None:
         """Drop a shard whose state is ahead of its log, or whose partition is gone; answer the requests that
         wait for a round of the shard with NOT_COORDINATOR.
