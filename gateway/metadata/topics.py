@@ -68,8 +68,12 @@ def create_topics(
     node_id: int,
     validate_only: bool = False,
 ) -> Decision[list[TopicResult]]:
-    """Create topics; `fresh_ids` has an unused topic id for each."""
+    """Create topics; `fresh_ids` has an unused topic id for each. A request for too many partitions creates
+    none.
+    """
     times = Counter(topic.name for topic in topics)
+    if sum(max(0, _partition_count(topic, config)) for topic in topics) > MAX_PARTITIONS_PER_REQUEST:
+        return Decision((), all_refused(times, "Excessively large number of partitions per request."))
     results: list[TopicResult] = []
     records: list[MetadataRecord] = []
     room = PartitionRoom(image, config)
@@ -122,6 +126,14 @@ def create_internal_topic(
         image.brokers.draining(),
     )
     return Decision(list(_creation(name, fresh_id, configs, partitions)), None)
+
+
+def all_refused(names: Iterable[str], message: str) -> list[TopicResult]:
+    """Return POLICY_VIOLATION for all topics of a request. Source: Kafka's
+    ReplicationControlManager.validateTotalNumberOfPartitions.
+    """
+    error = ApiError(ErrorCode.policy_violation, message)
+    return [TopicResult(name=name, error=error) for name in names]
 
 
 def doubled(times: Mapping[str, int]) -> list[TopicResult]:
@@ -248,24 +260,20 @@ def _partition_count(topic: TopicCreation, config: Config) -> int:
 
 
 class PartitionRoom:
-    """The number of partitions that this request may still create."""
+    """The number of partitions that the cluster may still get."""
 
     def __init__(self, image: MetadataImage, config: Config) -> None:
         self._limit = config.int("seqgate.max.partitions")
         self._left = self._limit - image.partition_count
-        self._left_in_request = MAX_PARTITIONS_PER_REQUEST
 
     def take(self, count: int) -> ApiError | None:
         """Take `count` partitions out of the room; return an error when there is less room."""
-        if count > self._left_in_request:
-            return ApiError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
         if count > self._left:
             return ApiError(
                 ErrorCode.policy_violation,
                 f"{count} more partitions would exceed seqgate.max.partitions ({self._limit}).",
             )
         self._left -= count
-        self._left_in_request -= count
         return None
 
 

@@ -63,10 +63,12 @@ from seqgate.gateway.metadata.described import describe_topic
 from seqgate.gateway.metadata.image import INTERNAL_TOPICS, METADATA_TOPIC, MetadataImage, TopicImage
 from seqgate.gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from seqgate.gateway.metadata.topics import (
+    MAX_PARTITIONS_PER_REQUEST,
     NOBODY_LEADS,
     PartitionRoom,
     TopicCreation,
     TopicResult,
+    all_refused,
     create_topics,
     doubled,
     new_partition,
@@ -249,8 +251,13 @@ def create_partitions(
     node_id: int,
     validate_only: bool = False,
 ) -> Decision[list[TopicResult]]:
-    """Add partitions to topics. A topic that the request repeats is INVALID_REQUEST."""
+    """Add partitions to topics. A topic that the request repeats is INVALID_REQUEST. A request for too many
+    partitions adds none.
+    """
     times = Counter(topic.name for topic in topics)
+    if _additional(image, topics) > MAX_PARTITIONS_PER_REQUEST:
+        text = "Excessively large number of additional partitions per request."
+        return Decision((), all_refused(times, text))
     results = doubled(times)
     records: list[MetadataRecord] = []
     room = PartitionRoom(image, config)
@@ -267,6 +274,11 @@ def create_partitions(
                 records.extend(_records_of_added(found, topic, brokers, image.brokers.draining()))
         results.append(TopicResult(name=topic.name, error=error))
     return Decision(() if validate_only else records, results)
+
+
+def _additional(image: MetadataImage, topics: Iterable[MorePartitions]) -> int:
+    known = ((topic.count, image.topics_by_name.get(topic.name)) for topic in topics)
+    return sum(max(0, count - len(found.partitions)) for count, found in known if found is not None)
 
 
 def _records_of_added(

@@ -110,6 +110,12 @@ class TestCreate:
             ("x", "invalid_request"),
         ]
 
+    def test_too_many_partitions_in_one_request_create_no_topic(self) -> None:
+        topics = [TopicCreation(name=name, num_partitions=6_000) for name in ("x", "y")]
+        decision = decide_topics(image_with(TopicCreation(name="x")), *topics, TopicCreation(name="z"))
+        assert codes(decision.answer) == ["policy_violation"] * 3
+        assert decision.records == ()
+
     def test_the_gateways_limit_counts_what_exists(self) -> None:
         config = load_config(overrides=["seqgate.max.partitions=5"])
         image = image_with(TopicCreation(name="a", num_partitions=3))

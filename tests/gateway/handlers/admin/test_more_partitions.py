@@ -37,6 +37,13 @@ class TestMorePartitions:
         expected = topic.count if error == "none" else 2
         assert list(image.topics_by_name["a"].partitions) == list(range(expected))
 
+    def test_too_many_partitions_in_one_request_enlarge_no_topic(self) -> None:
+        image = image_with(TopicCreation(name="a"), TopicCreation(name="b"))
+        topics = [MorePartitions(name=name, count=6_000) for name in ("a", "b", "none")]
+        decision = create_partitions(image, topics, config=load_config(), node_id=NODE_ID)
+        assert codes(decision.answer) == ["policy_violation"] * 3
+        assert decision.records == ()
+
     def test_clients_retry_while_all_brokers_are_fenced(self) -> None:
         image = image_with(TopicCreation(name="a"))
         image.replay(replace(broker(1, 1), fenced=True))
