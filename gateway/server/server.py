@@ -24,7 +24,7 @@ import os
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 from weakref import WeakSet
 
@@ -134,8 +134,7 @@ class Server:
             else lambda: guard(Connection(self, listener.name))
         )
         acceptor = Acceptor(self.loop, make_protocol, self._config.int("socket.listen.backlog.size"))
-        bound = inherited or bound_sockets(listener)
-        await acceptor.open(bound)
+        bound = await acceptor.open(listener, inherited)
         for bound_socket in bound:
             self._set_options(bound_socket)
             # accepted sockets inherit the algorithm; a connection that began with BBR would keep its pacing
@@ -359,11 +358,28 @@ class Acceptor:
         """The sockets while the listener accepts no connections."""
         self._resuming: asyncio.TimerHandle | asyncio.Task[None] | None = None
 
-    async def open(self, bound: Iterable[socket.socket]) -> None:
-        """Begin to accept on bound sockets. Raises OSError, as where another program listens by now."""
-        for each in bound:
+    async def open(
+        self, listener: Listener, inherited: Sequence[socket.socket] = ()
+    ) -> Sequence[socket.socket]:
+        """Begin to accept; return the listening sockets. Raises OSError when the address can't be bound."""
+        if not inherited:
+            host, port = listener.bound_host, listener.port
+            try:
+                server = await self._loop.create_server(
+                    self._make_protocol, host, port, backlog=self._backlog, reuse_address=True
+                )
+            except OSError as error:
+                # asyncio gives up where one address of a name can't be bound, such as ::1 with IPv6 off
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+                inherited = bound_sockets(listener)
+            else:
+                self._serving.append(server)
+                return server.sockets
+        for each in inherited:
             server = await self._loop.create_server(self._make_protocol, sock=each, backlog=self._backlog)
             self._serving.append(server)
+        return inherited
 
     def hold(self, seconds: float) -> None:
         """Accept no connections for this time. A pause that has begun stays as it is."""

@@ -343,11 +343,9 @@ class GroupCoordinator:
         loaded = left[0]
         retention_ms = self._config.int("offsets.retention.minutes") * 60_000
 
-        def clean_up(shard: GroupShard, effects: Effects) -> None:
-            shard.forget_gone_topics(effects)
-            shard.clean_up(retention_ms, effects)
-
-        self._tidy(loaded, clean_up)
+        # two operations: one that raises must have changed nothing
+        self._tidy(loaded, lambda shard, effects: shard.forget_gone_topics(effects))
+        self._tidy(loaded, lambda shard, effects: shard.clean_up(retention_ms, effects))
 
     def _tidy(
         self, loaded: LoadedShard[GroupShard], operation: Callable[[GroupShard, Effects], None]

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from seqgate.gateway.config.listeners import parse_listener
-from seqgate.gateway.server.server import Acceptor, bound_sockets
+from seqgate.gateway.server.server import Acceptor
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 LIMIT_S = 120.0
@@ -28,10 +28,9 @@ class Welcome(asyncio.Protocol):
         cast("asyncio.Transport", transport).write(b"hello")
 
 
-async def open_acceptor() -> tuple[Acceptor, int]:
+async def open_acceptor(host: str = "127.0.0.1") -> tuple[Acceptor, int]:
     acceptor = Acceptor(asyncio.get_running_loop(), Welcome, 50)
-    sockets = bound_sockets(parse_listener("PLAINTEXT://127.0.0.1:0"))
-    await acceptor.open(sockets)
+    sockets = await acceptor.open(parse_listener(f"PLAINTEXT://{host}:0"))
     return acceptor, sockets[0].getsockname()[1]
 
 
@@ -151,8 +150,8 @@ def test_connections_wait_at_the_duplicates_for_the_one_that_inherits_them(run: 
         first.close()
         waiting = await greeted(port)
         second = Acceptor(asyncio.get_running_loop(), Welcome, 50)
-        await second.open(kept)
-        assert kept[0].getsockname()[1] == port
+        listener = parse_listener(f"PLAINTEXT://127.0.0.1:{port}")
+        assert (await second.open(listener, kept))[0].getsockname()[1] == port
         assert await asyncio.wait_for(waiting, LIMIT_S) == b"hello"
         second.close()
         await asyncio.wait_for(second.wait_closed(), LIMIT_S)
