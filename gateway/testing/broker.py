@@ -50,7 +50,7 @@ class AnyBroker(ABC):
 
     def __init__(self, directory: Path | str | None) -> None:
         """Take the data directory; None: a temporary one, made when it is first asked for."""
-        self._given = None if directory is None else Path(directory).absolute()
+        self._given = None if directory is None else Path(directory)
         self._temporary = TemporaryDirectory()
         self._port = 0
         """The port of the first listener; 0 before the first start."""

@@ -79,7 +79,8 @@ class BrokerProcess(AnyBroker):
         # days.
         inherited = {name: value for name, value in os.environ.items() if not has_settings(name)}
         environment = {"PYTHONMALLOC": "pymalloc", **inherited}
-        log = self.directory.with_name(f"{self.directory.name}.log")
+        directory = self.directory.absolute()
+        log = directory.with_name(f"{directory.name}.log")
         process = ServeProcess(command, log, environment=environment)
         printed = process.await_ready(START_TIMEOUT_S)
         self._process = process
