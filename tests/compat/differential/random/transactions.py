@@ -67,6 +67,8 @@ class Transactions(World):
         self.offset = 0
         self.has_group = False
         """Whether an offset of the group was taken."""
+        self.is_in_memory = False
+        """Whether a refused commit has made the group, in Kafka's memory only."""
 
     def init(self, number: int) -> None:
         self.producers[number].init()
@@ -127,6 +129,8 @@ class Transactions(World):
         self.offset += 1
         offsets = {0: self.offset, 1: self.offset}
         more = COMMITS[kind]
+        if self.is_in_memory and not self.has_group and kind in {"generation", "member"}:
+            return  # to Kafka the group has no such member; here there is no group
         group_id = more.get("group_id", self.group_id)
         rest = {name: value for name, value in more.items() if name != "group_id"}
         answer = self.producers[number].commit_offsets(group_id, self.topic, offsets, version, **rest)
@@ -134,8 +138,9 @@ class Transactions(World):
         self.has_group = self.has_group or not any(errors)
 
     def large_metadata(self, number: int, version: int) -> None:
-        if not self.has_group:
+        if not self.offset:
             return  # of a group that is not there: Kafka makes one in memory, without a record of it
+        self.is_in_memory = not self.has_group
         rows = [committed(self.topic, {0: 5}, committed_metadata="m" * 5_000)]
         self.producers[number].commit_offsets(self.group_id, self.topic, {}, version, topics=rows)
 
