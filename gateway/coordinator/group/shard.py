@@ -106,8 +106,6 @@ class GroupShard:
         """Note created, deleted or enlarged topics: each group compares its topics at its next heartbeat."""
         for consumers in self.consumers.groups.values():
             consumers.topics_changed = True
-        for sharers in self.shares.groups.values():
-            sharers.topics_changed = True
         for streams_group in self.streams.groups.values():
             streams_group.topics_changed = True
 

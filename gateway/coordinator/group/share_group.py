@@ -164,8 +164,6 @@ class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
     """The names of the begun partitions' topics, as they were when the partitions were begun."""
     places_seen: frozenset[Place] | None = None
     """All partitions of the subscribed topics when the targets were made; None after a restart."""
-    topics_changed: bool = True
-    """Whether topics were created, deleted, enlarged or forgotten since `places_seen`."""
 
     @property
     def state_text(self) -> str:
@@ -186,7 +184,6 @@ class ShareGroup(EpochGroup[ShareMember, frozenset[Place]]):
         if row is not BEGUN:
             EpochGroup.take(self, row, value)
             return
-        self.topics_changed = True
         self.begun = frozenset((topic.topic_id, index) for topic in value for index in topic.partitions)
         self.topic_names = {topic.topic_id: topic.name for topic in value}
 

@@ -195,10 +195,6 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
     once.
     """
     group = change.group
-    may_assign = group.may_assign(change.limits.assignment_interval_ms, change.now_ms)
-    has_changed = group.topics_changed or group_epoch != group.group_epoch
-    if not has_changed and not (group.is_behind and may_assign):
-        return
     asked = {name for member in group.members.values() for name in member.value.subscribed_names}
     found = {name: described for name in asked if (described := topics.describe(name)) is not None}
     places = frozenset((topic_id, index) for topic_id, count in found.values() for index in range(count))
@@ -212,7 +208,7 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
         group_epoch += 1
     if group_epoch != group.group_epoch:
         change.write(GROUP_EPOCH.of(group.group_id, group_epoch))
-    group.topics_changed = False
+    may_assign = group.may_assign(change.limits.assignment_interval_ms, change.now_ms)
     if group.assignment_epoch == group_epoch or not may_assign:
         return
     subscriptions = {

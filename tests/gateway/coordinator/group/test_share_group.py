@@ -53,13 +53,10 @@ class Scene:
     def __init__(self, *member_ids: str) -> None:
         self.group = ShareGroup(GROUP)
         self.records: list[RowRecord] = []
-        self.topics = FLIGHTS
         for member_id in member_ids:
             self.beat(asking(member_id))
 
     def beat(self, request: ShareHeartbeat, topics: FakeTopics = FLIGHTS, now_ms: int = 0) -> HeartbeatReply:
-        self.group.topics_changed |= topics is not self.topics
-        self.topics = topics
         reply, records = protocol.heartbeat(self.group, request, topics, LIMITS, now_ms)
         self.records += records
         self.check_log(now_ms)

@@ -179,20 +179,6 @@ class TestLog:
 
 
 class TestTopics:
-    def test_a_quiet_member_looks_at_its_topics_only_when_some_changed(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        made = with_a_member()
-        asked: list[str] = []
-        describe = made.topics.describe
-        monkeypatch.setattr(made.topics, "describe", lambda name: (asked.append(name), describe(name))[1])
-        made.beat(asking("a", ALONE))
-        assert asked == []
-        made.topics.counts["flights"] = 5
-        made.shard.topics_changed()
-        assert len(made.beat(asking("a", ALONE)).assignment or ()) == 5
-        assert asked == ["flights"]
-
     def test_a_deleted_topic_is_forgotten(self) -> None:
         made = with_a_member()
         effects = made.effects()
