@@ -564,23 +564,25 @@ class Admission:
         return rates
 
 
-_NO_SUCH_PROTOCOL: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-"""What the system says of ::1 where it was built without IPv6, or has it switched off."""
+_NO_IPV6: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
+"""The errors for ::1: the system was built without IPv6, or IPv6 is switched off."""
 
 
 def bound_sockets(listener: Listener) -> list[socket.socket]:
-    """Return sockets that are bound to the listener's address, and don't listen yet. Raises OSError."""
+    """Return sockets that are bound to the addresses of the listener's host, and don't listen yet. Without
+    IPv6 its addresses are left out, unless the host has no other. Raises OSError.
+    """
     found = socket.getaddrinfo(
         listener.bound_host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     missing: OSError | None = None
     bound: list[socket.socket] = []
     with contextlib.ExitStack() as closing:
-        for family, kind, protocol, _, address in found:
+        for family, kind, protocol, _, address in dict.fromkeys(found):  # /etc/hosts may name a host twice
             try:
                 bound.append(closing.enter_context(_bound(family, kind, protocol, address)))
             except OSError as error:
-                if error.errno not in _NO_SUCH_PROTOCOL:
+                if family != socket.AF_INET6 or error.errno not in _NO_IPV6:
                     raise
                 missing = error
         if missing is not None and not bound:

@@ -62,8 +62,9 @@ async def test_every_interface_takes_connections_of_both_protocols(host: str) ->
 
 def test_a_name_is_bound_where_its_second_address_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers have `::1 localhost` in /etc/hosts and IPv6 off: a socket is made there, and can't be bound."""
-    rows = [
-        (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in ("192.0.2.1", "127.0.0.1")
+    rows: list[tuple[Any, ...]] = [
+        (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("2001:db8::1", 0, 0, 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: rows)
     (bound,) = bound_sockets(parse_listener("PLAINTEXT://localhost:0"))
@@ -72,6 +73,19 @@ def test_a_name_is_bound_where_its_second_address_is_switched_off(monkeypatch: p
     del rows[1]
     with pytest.raises(OSError, match="Cannot assign requested address"):
         bound_sockets(parse_listener("PLAINTEXT://localhost:0"))
+
+
+def test_a_host_is_bound_once_and_only_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    own = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))
+    rows: list[tuple[Any, ...]] = [own, own]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: rows)
+    (bound,) = bound_sockets(parse_listener(f"PLAINTEXT://localhost:{port}"))
+    bound.listen()
+    bound.close()
+    rows.append((socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", port)))
+    with pytest.raises(OSError, match="Cannot assign requested address"):
+        bound_sockets(parse_listener(f"PLAINTEXT://localhost:{port}"))
 
 
 def test_a_port_that_only_connections_have_is_free() -> None:
