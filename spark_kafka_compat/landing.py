@@ -8,9 +8,9 @@ offsets. Readers that use the log, such as Spark, never see the files of the int
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from seqgate.spark_kafka_compat.checkpoint_topics import CheckpointTopics, subscribed
 from seqgate.spark_kafka_compat.endpoints import source, unwatched_source
@@ -91,11 +91,19 @@ def land(
         .option("path", path)
         .option("checkpointLocation", kept.checkpoint)
         .partitionBy(*partition_by)
-        # One session can land into paths with the same last folder, and each query needs a name of its own.
-        .queryName(f"land {PurePosixPath(path).name} {uuid4().hex[:8]}")
+        .queryName(_query_name(path, kept.checkpoint))
     )
     trigger = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
     return trigger.start()
+
+
+def _query_name(path: str, checkpoint: str) -> str:
+    """Return the name of the query of a checkpoint; the last folders of two paths may be the same.
+
+    Spark refuses a second query of one name. With another name, a second query of the same checkpoint would
+    stop the first one without an error.
+    """
+    return f"land {PurePosixPath(path).name} {sha256(checkpoint.encode()).hexdigest()[:8]}"
 
 
 def check_partition_columns(columns: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from seqgate.spark_kafka_compat import SparkCompatError, source
@@ -208,6 +209,9 @@ def test_two_queries_land_into_paths_with_one_last_folder(
     queries = [land(spark, topics.bootstrap, topic, path, every="1 hour") for path in paths]
     try:
         assert len({query.name for query in queries}) == 2
+        with pytest.raises(IllegalArgumentException, match="already active"):
+            land(spark, topics.bootstrap, topic, paths[0], every="1 hour")
+        assert all(query.isActive for query in queries)
     finally:
         for query in queries:
             query.stop()
