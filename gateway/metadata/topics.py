@@ -72,7 +72,8 @@ def create_topics(
     none.
     """
     times = Counter(topic.name for topic in topics)
-    if sum(max(0, _partition_count(topic, config)) for topic in topics) > MAX_PARTITIONS_PER_REQUEST:
+    counted = (topic for topic in topics if times[topic.name] == 1 and topic.name != METADATA_TOPIC)
+    if sum(max(0, _partition_count(topic, config)) for topic in counted) > MAX_PARTITIONS_PER_REQUEST:
         return Decision((), all_refused(times, "Excessively large number of partitions per request."))
     results: list[TopicResult] = []
     records: list[MetadataRecord] = []

@@ -255,7 +255,7 @@ def create_partitions(
     partitions adds none.
     """
     times = Counter(topic.name for topic in topics)
-    if _additional(image, topics) > MAX_PARTITIONS_PER_REQUEST:
+    if _additional(image, [topic for topic in topics if times[topic.name] == 1]) > MAX_PARTITIONS_PER_REQUEST:
         text = "Excessively large number of additional partitions per request."
         return Decision((), all_refused(times, text))
     results = doubled(times)

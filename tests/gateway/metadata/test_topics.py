@@ -4,7 +4,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from seqgate.gateway.config import load_config
-from seqgate.gateway.metadata.image import MetadataImage, name_complaint
+from seqgate.gateway.metadata.image import METADATA_TOPIC, MetadataImage, name_complaint
 from seqgate.gateway.metadata.topics import MAX_PARTITIONS_PER_REQUEST, TopicCreation, TopicResult
 from tests.gateway.metadata.support import decide_topics, image_with, replay
 
@@ -115,6 +115,16 @@ class TestCreate:
         decision = decide_topics(image_with(TopicCreation(name="x")), *topics, TopicCreation(name="z"))
         assert codes(decision.answer) == ["policy_violation"] * 3
         assert decision.records == ()
+
+    def test_what_is_refused_before_does_not_count_as_partitions_of_the_request(self) -> None:
+        names = "x", "x", METADATA_TOPIC
+        topics = [TopicCreation(name=name, num_partitions=6_000) for name in names]
+        decision = decide_topics(MetadataImage(), *topics, TopicCreation(name="y", num_partitions=6_000))
+        assert [(result.name, code(result)) for result in decision.answer] == [
+            (METADATA_TOPIC, "invalid_request"),
+            ("y", "none"),
+            ("x", "invalid_request"),
+        ]
 
     def test_the_gateways_limit_counts_what_exists(self) -> None:
         config = load_config(overrides=["seqgate.max.partitions=5"])

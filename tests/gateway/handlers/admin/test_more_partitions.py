@@ -43,6 +43,9 @@ class TestMorePartitions:
         decision = create_partitions(image, topics, config=load_config(), node_id=NODE_ID)
         assert codes(decision.answer) == ["policy_violation"] * 3
         assert decision.records == ()
+        twice = [MorePartitions(name=name, count=6_000) for name in ("a", "a", "b")]
+        decision = create_partitions(image, twice, config=load_config(), node_id=NODE_ID)
+        assert codes(decision.answer) == ["invalid_request", "none"]
 
     def test_clients_retry_while_all_brokers_are_fenced(self) -> None:
         image = image_with(TopicCreation(name="a"))
