@@ -41,7 +41,7 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
     shows_all = has_on_cluster(context, Operation.DESCRIBE)
     limit = TimeLimit(context)
     shards = context.services.groups.loaded_shards()
-    is_loading = context.services.groups.shards.is_awaiting
+    is_awaiting = context.services.groups.shards.is_awaiting
     found = (group for shard in shards for group in list(shard.all_groups()))
     groups: list[Any] = []
     error = ErrorCode.none
@@ -61,7 +61,7 @@ async def handle_list(context: RequestContext[CoordinatorServices], request: Any
         ]
     except TimeoutError:
         error = ErrorCode.request_timed_out
-    if error is ErrorCode.none and is_loading:
+    if error is ErrorCode.none and is_awaiting:
         error, groups = ErrorCode.coordinator_load_in_progress, []
     return context.answer(error_code=error, groups=tuple(groups))
 

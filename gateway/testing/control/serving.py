@@ -131,7 +131,7 @@ def _ended(process: int | None, stop: Callable[[], None]) -> Iterator[None]:
 def _looked_at(process: int, stop: Callable[[], None]) -> Iterator[None]:
     """As `_ended`, by a look now and then. A process that has ended and was not waited for is still there."""
     loop = asyncio.get_running_loop()
-    looking: asyncio.TimerHandle | None = None
+    looking: asyncio.TimerHandle
 
     def look() -> None:
         nonlocal looking
@@ -146,12 +146,11 @@ def _looked_at(process: int, stop: Callable[[], None]) -> Iterator[None]:
         os.kill(process, 0)
     except OSError as error:
         raise StartFailed(f"--exit-with {process}: {in_words(error)}") from error
-    look()
+    looking = loop.call_later(_LOOK_S, look)
     try:
         yield
     finally:
-        if looking is not None:
-            looking.cancel()
+        looking.cancel()
 
 
 # Listens for programs that control a gateway under test.
